@@ -18,7 +18,7 @@ packaging/strip.sh "$root/usr/bin/veche" "$out/veche_${version}_$architecture.de
 install -D -m 644 packaging/systemd/veche.service "$root/lib/systemd/system/veche.service"
 install -D -m 644 packaging/veche.toml "$root/etc/veche/veche.toml"
 
-# Completions and man pages are made of the command line's own definitions, by the binary itself.
+# The binary itself generates completions and man pages from the definitions of its command line.
 for shell in bash:bash-completion/completions/veche zsh:zsh/vendor-completions/_veche fish:fish/vendor_completions.d/veche.fish; do
   file=$root/usr/share/${shell#*:}
   mkdir -p "$(dirname "$file")"
@@ -42,7 +42,7 @@ gzip -9nc CHANGELOG.md > "$doc/changelog.gz"
 find "$root/usr/share" -type f -exec chmod 644 {} +
 find "$root/usr/share" "$root/etc" -type d -exec chmod 755 {} +
 
-# The C library that its symbols ask for; a static binary asks for none.
+# The version of glibc that the binary's symbols require; a static binary requires none.
 glibc=$(objdump -T "$root/usr/bin/veche" 2> /dev/null | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -1 || true)
 depends=passwd
 [ -z "$glibc" ] || depends="libc6 (>= $glibc), libgcc-s1, passwd"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# strip.sh BINARY SYMBOLS: takes the symbols out of a binary into a file of their own, which debuggers find by its name and
-# checksum in the folder of the binary, or in /usr/lib/debug.
+# strip.sh BINARY SYMBOLS: moves the symbols of a binary to a separate file, which debuggers find by
+# its name and checksum in the folder of the binary, or in /usr/lib/debug.
 set -euo pipefail
 
 binary=$1

@@ -77,7 +77,7 @@ def exactly(connection, count):
     return data
 
 
-# Each takes a connection (upgraded or not) and leaves it somehow.
+# Each function takes a connection (upgraded or not) and ends it in a different way.
 def reset(connection):
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()

@@ -18,15 +18,16 @@ from faults import stores  # noqa: E402
 from faults.cases import CASES, Outcome  # noqa: E402
 from faults.world import World, now  # noqa: E402
 
-# Subscribers, channels, and seconds that a fault lasts.
+# Number of subscribers, number of channels, and duration of a fault in seconds.
 FULL = (1000, 20, 10.0)
 SHORT = (150, 6, 4.0)
 AFTER_S = 3.0
 
-# An echo on the worker of a node in trouble. The machine may be busy; a worker that waits for its engine waits for seconds.
+# Limit for an echo on a worker whose node has the fault. It allows for a busy machine, but not for
+# a worker that waits for its engine, which would take seconds.
 ECHO_P99_MAX_S = 1.0
 GROWTH_BYTES_MAX = 64 << 20
-# Each node logs a problem once, and not for each command.
+# Each node logs a problem once, not once per command.
 LINES_MAX = 6
 
 COLUMNS = ("fault", "publications", "deliveries", "lost", "doubled", "out of order", "offsets reused", "notified", "disconnected")

@@ -17,7 +17,8 @@ VECHE_CONFIG=$demo_folder/veche.toml
 VECHE_LOG=$demo_folder/veche.log
 VECHE_KEY=demo
 
-# Three ports that were free a moment ago. Another program may be quicker: then the start is tried again.
+# Prints three ports that were free a moment ago. If another program takes one first, the start is
+# tried again.
 free_ports() {
     python3 - <<'PYTHON'
 import socket

@@ -1,5 +1,6 @@
 #!/bin/bash
-# What we depend on, by deny.toml: licences, bans and sources offline; advisories too where their database can be had.
+# Checks the dependencies by deny.toml: licences, bans and sources offline; advisories only if their
+# database is available.
 # VECHE_ADVISORIES=FOLDER is a clone of https://github.com/RustSec/advisory-db for machines without the internet.
 set -euo pipefail
 cd "$(dirname "$0")/.."

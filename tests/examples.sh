@@ -1,8 +1,8 @@
 #!/bin/bash
-# Runs each back end of examples/push against a real server, with a message that must not be taken apart;
-# then what README.md and the guides of pushing and of PHP offer to copy,
-# and the tests of examples/chat.
-# A client in Python's standard library holds the WebSocket and says what arrived.
+# Runs each back end of examples/push against a real server, with a message that needs correct
+# quoting; then the snippets of README.md and of the guides to pushing and PHP, and the tests of
+# examples/chat. A client that uses only Python's standard library opens the WebSocket and prints
+# what arrives.
 set -euo pipefail
 source "$(dirname "$0")/demo_server.sh"
 
@@ -54,7 +54,7 @@ python3 "$root/tests/snippets.py" "$root"/{README.md,docs/guide/push.md} || fail
 python3 "$root/tests/php_guide.py" || failed=1
 python3 "$root/tests/push_backends.py" || failed=1
 
-# The Lua of the chat; those of other examples are tested where `veche new` is.
+# Lua tests of the chat. Those of the other examples run with the tests of `veche new`.
 secret=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 (cd "$root/examples/chat" && CHAT_SECRET=$secret "$VECHE_BIN" test --runs 3) || failed=1
 

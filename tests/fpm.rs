@@ -7,21 +7,21 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Processes of the pool.
+/// Number of processes of the pool.
 pub(crate) const CHILDREN: usize = 2;
 
-/// How often it is looked whether php-fpm listens, each time after a pause.
+/// Maximum number of attempts to connect to php-fpm at its start, with a pause after each.
 const LOOKS: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Fpm {
     process: Child,
-    /// Has the socket, and room for scripts.
+    /// The temporary folder of the socket, the log and the scripts.
     pub(crate) folder: PathBuf,
 }
 
 impl Fpm {
-    /// Starts a php-fpm whose pool has these lines too; `None` where none is installed.
+    /// Starts php-fpm with further lines for its pool. Returns `None` if php-fpm is not installed.
     pub(crate) fn start(name: &str, pool: &str) -> Option<Self> {
         let binary = binary()?;
         let folder = std::env::temp_dir().join(format!("veche-fpm-{name}-{}", std::process::id()));
@@ -35,7 +35,7 @@ impl Fpm {
              php_admin_flag[log_errors] = on\nuser = {user}\ngroup = {group}\n{pool}\n"
         );
         fs::write(folder.join("fpm.conf"), config).expect("a configuration");
-        // -R: tests may run as root. Without php.ini all behave the same.
+        // -R permits root. Without php.ini (-n) all installations behave alike.
         let process = Command::new(binary)
             .args(["-R", "-n", "-F", "-y"])
             .arg(folder.join("fpm.conf"))
@@ -45,7 +45,7 @@ impl Fpm {
             .expect("php-fpm starts");
         let fpm = Self { process, folder };
         for _ in 0..LOOKS {
-            // Its file is there from `bind` on, before `listen`.
+            // The socket's file exists after `bind`, but connections succeed only after `listen`.
             if UnixStream::connect(fpm.socket()).is_ok() {
                 return Some(fpm);
             }

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 FUZZ = pathlib.Path(__file__).resolve().parent.parent / "fuzz"
-# cargo-fuzz needs unstable flags; this lets the pinned toolchain take them.
+# cargo-fuzz needs unstable flags; this makes the pinned toolchain accept them.
 ENVIRONMENT = os.environ | {"RUSTC_BOOTSTRAP": "1"}
 
 
@@ -29,7 +29,8 @@ def fuzz(target, minutes):
     corpora = [own] + ([committed] if committed.is_dir() else [])
     limits = ["-print_final_stats=1", "-rss_limit_mb=2048", "-timeout=60"]
     executions, cpu, failed = 0, 0.0, None
-    # libFuzzer stops by the clock on the wall: on a busy machine it needs another go.
+    # libFuzzer stops by wall-clock time, so on a busy machine it is run again until the CPU time is
+    # used up.
     while failed is None and cpu < minutes * 60:
         seconds = max(1, round(minutes * 60 - cpu))
         command = ["cargo", "fuzz", "run", target, *map(str, corpora), "--", f"-max_total_time={seconds}", *limits]

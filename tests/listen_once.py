@@ -49,7 +49,9 @@ def main():
     print("open", flush=True)
     for opcode, payload in frames(reader):
         if opcode == PING:
-            # A mask of zeros is a mask (RFC 6455 section 5.3 wants it unpredictable; a test may be simple).
+            # A mask of zeros is valid. RFC 6455, section 5.3, requires an unpredictable mask, which
+            # a test does
+# not need.
             stream.sendall(bytes([0x80 | PONG, 0x80 | len(payload)]) + bytes(4) + payload)
         elif opcode == CLOSE:
             return

@@ -24,7 +24,8 @@ CLIENTS = int(sys.argv[1]) if len(sys.argv) > 1 else 8_000
 EACH = 125
 PUBLISHED = 4_000
 AT_A_TIME = 200
-# A channel at its home, its subscription, and the name: in the hub, and in the session of the client.
+# Memory per channel: the channel at its home, and its subscription. NAMES: the name is stored in
+# the hub and in the session.
 BYTES_MAX = 200 + 100
 NAMES = 2
 
@@ -165,7 +166,7 @@ def main():
     with veche.Veche(CONFIG) as server:
         crowd = Crowd(server.port)
         crowd.each(crowd.connect, 1)
-        # What the front end has kept of handshakes is given back within a second or two.
+        # The front end frees the buffers of handshakes within two seconds.
         time.sleep(3)
         connected = resident_bytes(server)
         began = time.monotonic()

@@ -30,10 +30,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 WORK = TARGET / "mutants"
 
-# A build of one crate keeps about one core busy.
+# Number of parallel runs. A build of one crate keeps about one core busy.
 LANES = 2
 
-# Seconds for cargo-mutants to put back the file that it has changed, after a request to end.
+# Seconds that cargo-mutants has after SIGINT to restore the file that it has changed.
 PATIENCE = 60
 
 
@@ -258,7 +258,8 @@ def run(crate, suite, names, seed, until, lane):
             if child.poll() is None:
                 child.send_signal(signal.SIGINT)
                 child.wait(timeout=PATIENCE)
-    # All caught, some missed, some timed out; `None` at the end of the time.
+    # Exit codes: 0, all caught; 2, some missed; 3, some timed out; `None`: stopped at the time
+    # limit.
     if code not in (0, 2, 3, None):
         raise Impossible("\n".join([f"cargo mutants ended with {code}:", *log.read_text().splitlines()[-30:], f"all of it: {log}"]))
     outcomes = output / "mutants.out" / "outcomes.json"

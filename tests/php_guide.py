@@ -21,7 +21,7 @@ TEMPLATE = ROOT / "crates/server/templates/php/app.php"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HANDLER = re.compile(r"^\$app->\w+\((fn|function)", re.MULTILINE)
 TIMEOUT_S = 30
-# Fewer means that the guide and this test have lost each other.
+# Minimum number of blocks by language. Fewer mean that this test no longer finds them in the guide.
 ENOUGH = {"php": 8, "toml": 4, "nginx": 1, "ini": 1, "sh": 2}
 
 REQUIRE = "require_once __DIR__ . '/veche.php';\n"
@@ -38,12 +38,12 @@ if ($conn->refusedWith !== null || $tester->log !== []) {
 }
 echo implode(' ', $conn->received());
 """
-# What calls over pools return.
+# Results of calls over pools.
 ANSWERS = """$tester->mysql = fn (string $database, string $sql) => 42;
 $tester->redis = fn (string $database, array $words) => 1;
 $tester->http = fn (string $method, string $url) => new Veche\\Pool\\HttpResponse(200, '2');
 """
-# A database of which the first connection is gone at its second statement: in place of PDO, since not every PHP has MySQL.
+# Replaces PDO, since not every PHP has MySQL. The first connection is lost at its second statement.
 FAKE_PDO = """
 final class Rows extends PDOStatement
 {
@@ -147,7 +147,7 @@ def ini(code, folder):
         code = f"[settings]\nlisten = {folder}/x\npm = static\npm.max_children = 1\n" + "".join(
             "php_admin_value[{}] = {}\n".format(*map(str.strip, line.split("="))) for line in code.splitlines()
         )
-    # The group of the package is not on every machine.
+    # The package's group does not exist on every machine.
     code = code.replace("/run/php", str(folder)).replace("listen.group = veche", "listen.group = www-data")
     (folder / "fpm.conf").write_text(f"[global]\nerror_log = {folder}/log\n{code}")
     return fault(*run([found[-1], "-R", "-t", "-y", "fpm.conf"], folder))

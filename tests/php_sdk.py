@@ -62,7 +62,7 @@ def check(name, command):
 def main():
     words = sys.argv[1:]
     results = [] if words else [check(*one) for one in CHECKS]
-    # Side by side: most of their time they wait for servers that start, stop or are slow.
+    # Run in parallel, since the tests mostly wait for servers that start, stop or are slow.
     with concurrent.futures.ThreadPoolExecutor() as pool:
         results += pool.map(lambda kind: phpunit(kind, words), ("sources", "single"))
     return 0 if all(results) else 1

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Below the range from which the system assigns ports.
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 
-/// Returns a free loopback address. Its port is not one that the system gives to a listener or connection which asks for
-/// any, since such a one could take it before the server has bound it. Other processes of the tests begin elsewhere.
+/// Returns a free loopback address. The system does not assign its port to sockets without a fixed
+/// port, which could otherwise take it before the server has bound it. Each test process begins at
+/// a different port.
 pub(crate) fn free_address() -> SocketAddr {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let next = || {

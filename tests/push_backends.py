@@ -109,7 +109,8 @@ def push(server, arguments, path, printed, arrives):
         try:
             deadline = time.monotonic() + WAIT_S
             while True:
-                # Nothing says when the user is there, so an order may come too early, and is repeated.
+                # The server does not report when the user is connected, so orders that come too
+                # early are repeated.
                 out = server.run(arguments).strip()
                 arrived = line(user.stdout, 0.3)
                 if arrived is not None or time.monotonic() > deadline:

@@ -19,10 +19,10 @@ import veche  # noqa: E402
 RECEIVERS = 1000
 CUTS = RECEIVERS / 2  # a second
 RATE = 20
-# If this many of the cuts led to no reconnect, the run has shown too little: cuts of those that are on their way
-# back do nothing, so a busy machine has fewer.
+# Minimum share of cuts that must lead to a reconnect for a meaningful run. Cuts of connections that
+# are reconnecting have no effect, so the share is lower on a busy machine.
 RETURNS_MIN = 0.5
-# This share of the connected subscribers has to notice the death of the process.
+# Minimum share of the connected subscribers that have to notice the death of the process.
 ENDED_MIN = 0.5
 
 CONFIG = """
@@ -92,7 +92,7 @@ def bench(server, minutes):
     command += [f"ws://127.0.0.1:{server.port}/ws?user=bench{{i}}&channel=news", "--recover", "--chaos", str(CUTS)]
     command += ["--connections", str(RECEIVERS), "--publish", f"http://127.0.0.1:{server.internal_port}/api/publish"]
     command += ["--body", '{"channel":"news","data":"{data}"}', "--rate", str(RATE), "--size", "128"]
-    # The machine itself is slow here.
+    # The long timeout allows for a slow machine.
     command += ["--duration", f"{minutes * 60}s", "--timeout", "60s", "--json"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -119,7 +119,8 @@ def judge(report, done, took, minutes):
     planned = CUTS * 60 * minutes
     if recovery["returned"] < RETURNS_MIN * planned:
         yield f"only {recovery['returned']} returns, of {planned:.0f} cuts"
-    # Each is sent, however late; those that were under way when the process was killed may have no answer.
+    # Every publication is sent, however late; those in flight when the process was killed may have
+    # no answer.
     due = RATE * 60 * minutes
     if ledger["published"] + recovery["unanswered"] < due:
         yield f"{ledger['published']} publications, {due} were due"

@@ -1,9 +1,10 @@
-//! Says that a test can't run on this machine, for the last lines of `tests/run`, which counts it as skipped.
+//! Reports that a test can't run on this machine. `tests/run` counts and lists it as skipped.
 
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// Reports the running test as skipped. Goes past the capture of a test's output, which hides that of one that passes.
+/// Reports the running test as skipped. Writes directly to standard error, since the captured
+/// output of a passing test is not shown.
 pub(crate) fn skip(why: impl Display) {
     let thread = std::thread::current();
     let line = format!(

@@ -20,7 +20,7 @@ PUSHES = re.compile(r"^(curl |printf |veche push --address 127\.0\.0\.1:1234 --u
 ENOUGH_BLOCKS = 8  # fewer means that the documents and this test have lost each other
 TIMEOUT_S = 10
 
-# As `nc -w 1`, which lingers for its second and is not on every machine.
+# Replaces `nc -w 1`, which waits for a second at its end and is not installed on every machine.
 SHELL = f"""
 nc() {{ cat > "/dev/tcp/${{@: -2:1}}/${{@: -1}}"; }}
 veche() {{ "{os.environ["VECHE_BIN"]}" "$@" -c "{os.environ["VECHE_CONFIG"]}"; }}

@@ -84,7 +84,7 @@ def check_websocket(port, path):
         _expect(stream, "binary", _BINARY, [binary[:125]])
         _expect(stream, "binary of 8 KiB", _BINARY, [binary * 32])
         _expect(stream, "binary of 65,536 bytes", _BINARY, [binary * 256])
-        # Cut inside a character, which is allowed.
+        # A fragment may end within a character.
         _expect(stream, "fragmented text", _TEXT, [text[:1], text[1:7], text[7:]])
         _expect(stream, "fragmented binary", _BINARY, [binary * 5, b"", binary])
         _expect(stream, "text afterwards", _TEXT, [b"after"])

@@ -4,7 +4,8 @@ import dataclasses
 import re
 import statistics
 
-# Percent that a path may grow by, and the sum of all paths since the file was begun, before that is a failure.
+# Maximum growth in percent, of one path since the last update and of the sum of all paths since the
+# file was created. More growth is a failure.
 PATH_GROWTH_MAX = 2
 SUM_GROWTH_MAX = 5
 
@@ -35,7 +36,8 @@ class Baseline:
     machine: Machine
     reason: str
     counts: dict
-    # The counts that the sum is compared with: those with which the file was begun, and of each later path its first.
+    # The counts that the sum is compared with: for each path, its count when the path was first
+    # recorded.
     first: dict
 
     def renewed(self, machine, reason, counts):

@@ -13,10 +13,10 @@ HANDSHAKE = (
     b"GET /connection/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-# Alone in a frame, or behind others.
+# A ping as a frame of its own, or at the end of a frame with other messages.
 PINGS = (b"\x81\x02{}", b"\n{}")
 PONG = b"\x81\x82\x00\x00\x00\x00{}"
-# The handshakes in progress.
+# Maximum number of concurrent handshakes.
 OPENING_MAX = 256
 
 
@@ -28,7 +28,7 @@ def frame(payload):
         head = struct.pack("!BBH", 0x81, 0xFE, length)
     else:
         head = struct.pack("!BBQ", 0x81, 0xFF, length)
-    # A mask of zeros changes nothing.
+    # Masking with zeros leaves the payload unchanged.
     return head + bytes(4) + payload
 
 

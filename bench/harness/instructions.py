@@ -26,10 +26,10 @@ from harness.counts import Baseline, Machine
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILE = ROOT / "bench" / "instructions.toml"
 RUNNER_VERSION = "0.20.0"
-# tests/run takes it for "can't run here".
+# The exit code that tests/run reads as "can't run here".
 SKIPPED = 3
 
-# One choice of packages for both programs, so that shared ones are built once.
+# Both programs are built with the same package selection, so that shared packages are built once.
 PACKAGES = ["--profile", "counts", "--locked", "--package", "veche-counts", "--package", "veche"]
 OPTIONS = ["--output-format=json", "--callgrind-args=--cache-sim=no"]
 PROCESS = "process_echo_20"

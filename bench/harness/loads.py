@@ -8,9 +8,10 @@ import time
 from harness import servers, tester
 from harness.tester import LoadError
 
-# What subscribers together get in a second: so little that no publication waits for the one before.
+# Deliveries per second to all subscribers together: few enough that no publication waits for the
+# previous one.
 DELIVERIES_PER_SECOND = 50_000
-# The same in bursts, of which several leave a server in one write.
+# The same for publications in bursts, several of which a server can send in one write.
 DELIVERIES_IN_BURSTS_PER_SECOND = 200_000
 PUSHES_PER_SECOND = 50_000
 
@@ -80,7 +81,7 @@ def echo_beside_fanout(server, quick, subscribers):
     publishing = tester.beside(server, "broadcast", _FANOUT, options, niceness=0)
     while tester.established(server.port) < subscribers:
         time.sleep(0.05)
-    # Before the publisher, which has the same core.
+    # Higher priority than the publisher, which runs on the same core.
     echoing = ["--connections", 1, "--think", "1ms", "--warmup", "300ms", "--duration", "1s"]
     echoes = tester.beside(server, "echo", "/echo", echoing, niceness=-15)()
     deliveries = publishing()
@@ -90,7 +91,7 @@ def echo_beside_fanout(server, quick, subscribers):
 
 
 _PUSH = "/push?user=somebody-{i}"
-# Subscribers have numbers for the yardstick alone.
+# Only the yardstick server reads the subscribers' numbers.
 _FANOUT = "/fanout?channel=news&number={i}"
 
 
@@ -104,7 +105,7 @@ def idle(server, quick, connections, path):
     """Bytes of resident memory that an idle connection adds."""
     if path != "/push":
         return tester.idle_memory(server, connections, path)
-    # A route that echoes nothing: the crowd waits for pushes, and one comes.
+    # This route does not echo, so the crowd waits for pushes, and a single push is sent.
     options = ["--rate", 0.001, "--warmup", "0s", "--duration", f"{tester.SECONDS_MAX}s", "--timeout", "60s"]
     options += ["--publish", server.publish, "--body", server.to_one]
     return tester.idle_memory(server, connections, _PUSH, "push", options)
@@ -161,7 +162,7 @@ def lapps(server, quick, connections):
         finally:
             process.terminate()
             process.communicate(timeout=30)
-    # The setup is not measured: the first samples are warm-up.
+    # The first quarter of the samples is warm-up and is not measured.
     first, last = samples[len(samples) // 4], samples[-1]
     echoes, seconds, cpu = (last[i] - first[i] for i in range(3))
     return {"echoes": echoes, "echoes_per_second": echoes / seconds, "value": cpu / echoes}

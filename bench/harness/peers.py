@@ -24,12 +24,13 @@ class Peer(servers.Server):
     """One server beside Veche, or Veche itself. `absent` says why it cannot run; None when it can."""
 
     def __init__(self, key, name, port, command, **about):
-        # Whether it answers HTTP is asked by `answers`; until then a connection is sign of life enough.
+        # `answers` checks later whether the server supports HTTP; until then an accepted connection
+        # shows that it runs.
         super().__init__(name, port, command, command[0], env=about.get("env"), http=False)
         self.key, self.what = key, about.get("what", "")
         self.websocket = about.get("websocket", True)
         self.http_path, self.http_timed = about.get("http"), about.get("http_timed", "http" in about)
-        # The finding of `answers`: a newline at the end is not an error.
+        # The response body that `answers` found: the server may append a newline.
         self.http_body = None
         self.http_unknown = about.get("http_unknown", False)
         self.echo_path = about.get("echo_path", "/")
@@ -42,7 +43,7 @@ class Peer(servers.Server):
         if self.absent or not self.build_script:
             return
         self.out.mkdir(parents=True, exist_ok=True)
-        # Debian's Go keeps to itself otherwise, whatever go.mod asks for.
+        # Without this, Debian's Go ignores the toolchain version in go.mod.
         env = os.environ | {"OUT": str(self.out), "GOTOOLCHAIN": os.environ.get("GOTOOLCHAIN", "auto")}
         try:
             done = subprocess.run(
@@ -182,7 +183,7 @@ def _from_outside(about, port):
 
 def _filled(command, peer):
     places = {"port": peer.port, "out": peer.out, "folder": peer.folder, "body": servers.BODY}
-    # Not `format`: dpkg-query has braces of its own.
+    # Not `format`, because the arguments of dpkg-query contain braces.
     return [re.sub(r"\{(port|out|folder|body)\}", lambda found: str(places[found[1]]), part) for part in command]
 
 

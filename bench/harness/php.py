@@ -9,7 +9,7 @@ from harness.running import VECHE, Running
 
 SDK = servers.ROOT / "sdk/php/veche.php"
 
-# Beyond Debian's php.ini: its JIT is off.
+# Enables the JIT, which Debian's php.ini disables.
 INI = ["-d", "opcache.enable_cli=1", "-d", "opcache.jit=tracing", "-d", "opcache.jit_buffer_size=64M"]
 
 ECHO = """<?php
@@ -140,8 +140,9 @@ def settings(options=()):
     return done.stdout.strip()
 
 
-# Round trips of a frame like an event's and one like its answer over a socket pair, between two processes of PHP with nothing
-# else to do, one every 20 ms like the lone events that they are compared with.
+# Measures the baseline: round trips of a frame the size of an event and a frame the size of its
+# answer, over a socket pair between two otherwise idle PHP processes. One round trip every 20 ms,
+# like the single events that are compared with it.
 PAIR = """
 [$ours, $theirs] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
 foreach ([$ours, $theirs] as $one) { stream_set_read_buffer($one, 0); stream_set_write_buffer($one, 0); }

@@ -5,7 +5,7 @@ It brings its own background and follows the reader's light or dark theme, so it
 
 from html import escape
 
-# The loads of the picture, in this order; a load that was not run is left out.
+# The loads in the order of the picture; loads that were not run are left out.
 _PANELS = [
     ("echo-20", "CPU time per message, echo of 20 B"),
     ("echo-8192", "CPU time per message, echo of 8 KiB"),
@@ -20,7 +20,7 @@ _PANEL_WIDTH = (_WIDTH - 2 * _MARGIN - _GAP) / _COLUMNS
 _NAMES_WIDTH, _VALUE_WIDTH = 140, 44
 _BARS_WIDTH = _PANEL_WIDTH - _NAMES_WIDTH - _VALUE_WIDTH
 _ROW, _BAR, _TITLE = 19, 11, 30
-# Longer bars are cut, and say so: one slow peer must not press all others into a line.
+# Longer bars are cut off and marked, so that one slow peer does not shrink all other bars.
 _RATIO_MAX = 6.0
 
 _STYLE = """

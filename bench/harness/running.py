@@ -14,7 +14,7 @@ import urllib.request
 
 from harness import servers
 
-# A full path, since the current folder may be another one.
+# An absolute path, since the server may run in another folder.
 VECHE = os.path.abspath(shutil.which(servers.veche_binary()) or servers.veche_binary())
 
 
@@ -27,7 +27,7 @@ def free_port():
 class Running:
     """A server on one core, or on any; under another account if root starts it. It and its folder end with the block."""
 
-    # Seconds until it answers, at most.
+    # Maximum number of seconds until the server answers.
     start_max = 30
 
     def __init__(self, core=None, account=None):

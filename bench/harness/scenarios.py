@@ -185,7 +185,7 @@ def _memory(name, path, target, ours=servers.veche, peer=None):
     )
 
 
-# uWebSockets refuses HTTP/1.0, which is what ab speaks.
+# uWebSockets rejects HTTP/1.0, the version that ab uses.
 _WITH_WRK = [servers.uwebsockets, servers.nginx]
 
 SCENARIOS = [

@@ -55,7 +55,7 @@ def with_veche(binary, make):
     return made
 
 
-# The certificate is made for the run; its owner does not matter.
+# Accepts any certificate, since the server's is generated for the run.
 ANYBODY = ssl.create_default_context()
 ANYBODY.check_hostname = False
 ANYBODY.verify_mode = ssl.CERT_NONE
@@ -119,7 +119,7 @@ class Server:
 
     def stop(self):
         if self.process and self.process.poll() is None:
-            # The measurement is over: a drain is not waited for.
+            # The measurement is over: a server that still drains gets a second signal, then a kill.
             for _ in range(2):
                 self.process.terminate()
                 try:
@@ -202,7 +202,7 @@ def _over_tls(server, config):
     file, key = certificate()
     address = 'address = "127.0.0.1:9701"\n'
     text = config.read_text().replace(address, address + f'tls = {{ certificate = "{file}", key = "{key}" }}\n')
-    # Its paths go on from where the config was.
+    # Relative paths are prefixed with the folder of the original configuration.
     text = re.sub(r'(root|script) = "', rf'\1 = "{config.parent}/', text)
     tls_config = file.parent / f"{config.parent.name}.toml"
     tls_config.write_text(text)

@@ -16,7 +16,7 @@ from harness.measurement import CONTROL
 from harness.stats import PAIRS_MAX, PAIRS_MIN, PAIRS_STEP, UNDECIDED, Control, Verdict
 
 SCHEMA = 2
-# Veche takes no more than the peer.
+# The goal: Veche's figure is at most that of the peer.
 TARGET = 1.0
 ATTEMPTS_MAX = 3
 
@@ -117,7 +117,7 @@ def main():
     if veche.absent:
         print(f"veche is absent: {veche.absent}", file=sys.stderr)
         return 1
-    # Servers and tester inherit it: thousands of connections each.
+    # Servers and tester inherit this limit; each opens thousands of connections.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     contest = Contest(loads, [veche, *everyone], settings)
@@ -291,7 +291,8 @@ class Contest:
     def _of_same_rounds(self, load, key, other):
         found = self.rounds[load.key]
         others = {run["round"]: run["value"] for run in found.get(other, [])}
-        # Memory grown may be nothing, where the connections fit into what the process has already.
+        # The memory growth is 0 if the connections fit into memory that the process already had;
+        # such runs have no ratio.
         return [
             run["value"] / others[run["round"]]
             for run in found.get(key, [])

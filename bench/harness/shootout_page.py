@@ -11,9 +11,9 @@ RULE = (
     "*Met*: the median is at or below it and the 95 % interval's upper end at most 5 % above; *missed*: the lower end is above it; "
     f"*undecided*: anything else, fewer than {PAIRS_MIN} rounds, or a machine whose A/A control reaches further than 5 % from 1."
 )
-# The order of rows: the ratio under the best-known load.
+# The loads whose ratio determines the order of rows: the first of these that was run.
 _ORDER_BY = ("echo-20", "http")
-# Above it other processes used the two cores.
+# A higher load average means that other processes used the two cores.
 _LOAD_AVERAGE_QUIET = 1.0
 
 

@@ -14,13 +14,13 @@ from statistics import median
 
 PAIRS_MIN = 15
 PAIRS_MAX = 60
-# Pairs added while a verdict is undecided. The interval is looked at after 15, 30, 45 and 60 pairs and no oftener:
-# each look is one more chance to be wrong.
+# Number of pairs added while a verdict is undecided. The interval is evaluated only after 15, 30,
+# 45 and 60 pairs, since each evaluation adds a chance of a wrong verdict.
 PAIRS_STEP = 15
-# The interval's upper end may be this much above the target.
+# The upper end of the interval may be at most this multiple of the target.
 MARGIN = 1.05
 CONTROL_DEVIATION_MAX = 0.05
-# A new version against an old one: slower when the interval's lower end is above this.
+# A new version counts as slower than the old one if the lower end of the interval is above this.
 SLOWER = 1.02
 
 MET, MISSED, UNDECIDED, INFORMATION = "met", "missed", "undecided", "for information"

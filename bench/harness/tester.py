@@ -14,7 +14,7 @@ import time
 from harness import servers
 
 SECONDS_MAX = 180
-# A server is at rest when it takes less than a hundredth of a core for so long.
+# A server is idle once it has used less than a hundredth of a core for this many seconds.
 REST_SECONDS = 0.3
 REST_SHARE_MAX = 0.01
 REST_SECONDS_MAX = 20
@@ -39,7 +39,7 @@ def payload(size, binary):
 
 
 def storm(server, connections, payload):
-    # All at once: as many handshakes are open as the kernel's queue takes.
+    # All connections are opened at once, limited only by the kernel's accept queue.
     options = ["--connections", connections, "--opening", connections, "--timeout", "60s", *payload]
     before = server.cpu_ns()
     report = bench(server, "storm", server.echo_path, options)
@@ -56,7 +56,7 @@ def echo(server, connections, payload, span):
 def rate(server, connections, payload, per_second, span):
     options = ["--connections", connections, *payload, "--rate", per_second, *_span(span)]
     report = bench(server, "echo", server.echo_path, options)
-    # A slower server shows it in the percentile, unless answers fail.
+    # The percentile shows how slow a server is, but unanswered messages are an error.
     if unanswered := report["messages"]["unanswered"]:
         raise LoadError(f"{unanswered} messages without an answer")
     return figures(report, percentile_us(report, "p99"))
@@ -75,7 +75,7 @@ def idle(server, connections):
 
 def idle_memory(server, connections, path, load="storm", options=()):
     """Measures the same for connections to a path; `load` and `options` are those of the crowd."""
-    # One before, so that one-time setup is not charged to the crowd.
+    # One connection first, so that one-time setup is not counted for the crowd.
     with crowd(server, 1, path, load, options):
         pass
     _wait_for_rest(server)
@@ -103,7 +103,7 @@ def crowd(server, connections, path, load="storm", options=()):
         yield
         held = established(server.port) - already
     finally:
-        # It lets go of the crowd and reports.
+        # The signal makes the tester close the connections and print its report.
         holding.send_signal(signal.SIGINT)
         try:
             out, said = holding.communicate(timeout=60)
@@ -116,7 +116,7 @@ def crowd(server, connections, path, load="storm", options=()):
 
 
 def cpu_ns_per_message(report):
-    # The tester leaves out unmeasured figures.
+    # The tester's report omits figures that it did not measure.
     if "cpu_us_per_message" not in report["server"]:
         raise Unmeasured("no answer in the measured time")
     return report["server"]["cpu_us_per_message"] * 1e3

@@ -1,4 +1,5 @@
--- Handlers that work for a given time, wait, or call Redis, and the count of what else the application gets done.
+-- Handlers that compute for a given time, wait, or call Redis; and counters of the other work that
+-- the application completes meanwhile.
 local veche = require "veche"
 local r = veche.redis.connect(veche.config.redis)
 
@@ -9,7 +10,7 @@ local function work(ms)
   while os.clock() < ends do end
 end
 
--- Counts timers that fire, and replies of Redis with the longest time until one was handled.
+-- Counts timer ticks and Redis replies, and records the longest time until a reply was handled.
 function app.start()
   r:set("key", "value")
   veche.timer.every(0.1, function() ticks = ticks + 1 end)

@@ -1,4 +1,4 @@
--- Keeps as many mebibytes of its memory as configured, and echoes.
+-- Fills its VM with the configured number of mebibytes, and echoes messages.
 local veche = require "veche"
 
 local app, kept = {}, {}

@@ -1,4 +1,4 @@
--- The application under test: an echo, and a body for HTTP.
+-- The measured application: echoes messages and answers HTTP requests with a fixed body.
 local app = {}
 
 function app.message(conn, data, kind) conn:send(data, kind) end

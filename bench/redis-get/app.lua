@@ -1,4 +1,5 @@
--- GET from a hundred coroutines of one worker, for a while; answers how many calls that were.
+-- Calls GET from a hundred coroutines of one worker for a given time, and answers with the number
+-- of calls.
 local veche = require "veche"
 
 local r = veche.redis.connect(veche.config.redis)

@@ -1,5 +1,5 @@
--- rows.lua FILE: visits as a Lua table of tables, each with its fields by name; indexes as tables of lists of rows.
--- Prints a line of JSON.
+-- rows.lua FILE: stores the visits as a Lua table of tables with named fields, and the indexes as
+-- tables of lists of rows. Prints a line of JSON.
 
 local function memory(name)
   for line in io.lines("/proc/self/status") do
@@ -42,7 +42,8 @@ for _, index in ipairs { by_user, by_location } do
 end
 local with_indexes, took = settled(), os.clock() - started
 
--- What every program of this comparison has to find: the order of a thousand lists, the marks of as many.
+-- Checksums that every program of this comparison must reproduce: of the order of a thousand lists,
+-- and of the marks in as many.
 local order, marks = 0, 0
 for key = 1, 1000 do
   for place, visit in ipairs(by_user[key] or {}) do order = order + place * visit.visited_at end

@@ -1,6 +1,7 @@
-// visits.mjs objects|typed FILE: visits as an array of objects, or as a typed array for each column. Indexes: a Map of
-// sorted arrays; or the rows' numbers, sorted, in one typed array, with another that says where each key begins.
-// Prints a line of JSON. Needs --expose-gc.
+// visits.mjs objects|typed FILE: stores the visits as an array of objects, or as one typed array
+// per column. The index of `objects` is a Map of sorted arrays; the index of `typed` is a typed
+// array of sorted row numbers, and another with the start of each key. Prints a line of JSON. Needs
+// --expose-gc.
 import fs from "node:fs";
 
 const [kind, file] = process.argv.slice(2);
@@ -16,7 +17,8 @@ function settled() {
   return memory("VmRSS");
 }
 
-// Calls back with the numbers of each line, read in pieces and without a string for any.
+// Reads the file in pieces and calls `each` with the numbers of each line, without creating
+// strings.
 function read(each) {
   const descriptor = fs.openSync(file);
   const piece = Buffer.allocUnsafe(1 << 20);

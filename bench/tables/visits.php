@@ -1,7 +1,8 @@
 <?php
-// visits.php rows|columns|fixed FILE: visits as an array of arrays; as an array for each column; as an SplFixedArray for
-// each column. Indexes: arrays of sorted lists of ids; of `fixed` the ids, sorted, in one SplFixedArray, with another
-// that says where each key begins. Prints a line of JSON.
+// visits.php rows|columns|fixed FILE: stores the visits as an array of arrays, as one array per
+// column, or as one SplFixedArray per column. Indexes are arrays of sorted lists of ids; with
+// `fixed`, an SplFixedArray of sorted ids, and another with the start of each key. Prints a line of
+// JSON.
 
 [, $kind, $file] = $argv;
 $count = (int) getenv("ROWS");

@@ -14,7 +14,8 @@ local function hear(publication)
   if sent then bench.record("delivery", bench.now() - sent) end
 end
 
--- Reads replies and pushes of Centrifugo's protocol until the reply to command `id` comes or the seconds are over.
+-- Reads replies and pushes of Centrifugo's protocol until the reply to command `id` arrives or
+-- `seconds` have passed.
 local function read(ws, id, seconds)
   local until_s = bench.now() + seconds
   while not bench.is_over() do

@@ -9,11 +9,13 @@
 --   POST   /api/dialogs    {"with":NAME}             {"state":STATE}: invites, or accepts an invitation
 --   DELETE /api/dialogs/NAME                         204: leaves, declines, or takes an invitation back
 --
--- STATE is "sent" or "received" of an invitation, and "accepted" of a dialogue; both pages are notified when it changes.
+-- STATE is "sent" or "received" for an invitation, and "accepted" for a dialogue; both pages are
+-- notified when it changes.
 -- Register and login answer 429 beyond their limits (limits.lua), and 503 with Retry-After while too many passwords wait to
 -- be hashed. Requests of other sites' pages are refused with 403 (origin.lua).
 --
--- Messages do not pass here: pages publish them to the dialogue's channel, and the server adds the sender's name.
+-- This script handles no messages: pages publish them to the dialogue's channel, and the server
+-- adds the sender's name.
 -- See veche.toml.
 
 local veche = require "veche"
@@ -54,7 +56,7 @@ end
 
 -- A name and a password, or nil, nil and the error.
 local function credentials(req)
-  -- A form of another site could send anything but this, and have a browser log in as another user.
+  -- A form of another site can't send JSON, so it can't make a browser log in as another user.
   if (req.headers["content-type"] or ""):sub(1, 16) ~= "application/json" then return nil, nil, "JSON expected" end
   local body = req.json
   if type(body) ~= "table" then return nil, nil, "JSON expected" end
@@ -98,7 +100,7 @@ router:post("/api/logout", function(req)
   return 204, { ["Set-Cookie"] = session_cookie("", 0) }, ""
 end)
 
--- From here on only for logged-in users.
+-- Wraps a handler that only logged-in users may call.
 local function known(f)
   return function(req)
     local me = who(req)
@@ -128,7 +130,8 @@ end))
 
 router:get("/api/dialogs", known(function(_, me) return { dialogs = dialogs.of(me) } end))
 
--- On their personal channels (#bob), which reach every tab of both. A page requests the list when it reconnects.
+-- Notifies both users on their personal channels (#bob), which reach all their tabs. A page that
+-- reconnects requests the list.
 local function tell(one, other)
   veche.push(one, { dialog = other, state = dialogs.state(one, other) or "none" })
   veche.push(other, { dialog = one, state = dialogs.state(other, one) or "none" })

@@ -34,7 +34,7 @@ test.case("a registration opens a session that no script and no other site can u
   test.equal({ answer.status, answer.json }, { 201, { name = "ann" } })
   test.match(answer.headers["set-cookie"], "HttpOnly")
   test.match(answer.headers["set-cookie"], "SameSite=Strict")
-  -- The device's cookie as well, which is sent only to the login.
+  -- The response also sets the device's cookie, which browsers send only to the login.
   test.match(answer.headers["set-cookie"], "\ndevice=[^\n]*; Path=/api/login")
   test.equal(test.published("people:all"), { '{"registered":"ann"}' })
 end)
@@ -154,12 +154,13 @@ test.case("guesses do not lock out a known device", function()
   register("ann")
   local _, device = try("ann", PASSWORD, "192.0.2.1")
   for number = 1, 60 do try("ann", "guess number " .. number, "198.51.100." .. number) end
-  -- From the same address as well.
+  -- Some guesses come from the device's own address.
   for _ = 1, 70 do try("ann", "wrong password", "192.0.2.1") end
   test.equal((try("ann", PASSWORD, "203.0.113.1")), 429)
   test.equal((try("ann", PASSWORD, "192.0.2.1", device)), 200)
   test.equal((try("ann", PASSWORD, "203.0.113.1", device)), 200)
-  -- It is valid for one name, and only unchanged; and its guesses are limited too.
+  -- The device's cookie is valid only unchanged and for one name, and guesses with it are limited
+  -- too.
   register("bob")
   for _ = 1, 20 do try("bob", "wrong password", "203.0.113.2") try("bob", "wrong password", "203.0.113.3") end
   test.equal((try("bob", PASSWORD, "203.0.113.4", device)), 429)
@@ -238,7 +239,7 @@ test.case("a dialogue begins with an invitation and exists for both when it is a
   test.equal(list(ann), { { with = "bob", state = "accepted" } })
   test.equal(list(bob), { { with = "ann", state = "accepted" } })
   test.equal(test.published("#ann"), { '{"dialog":"bob","state":"sent"}', '{"dialog":"bob","state":"accepted"}' })
-  -- It is permanent; an invitation expires.
+  -- The dialogue is permanent; an invitation expires.
   local eve = register("eve")
   begin(eve, "ann")
   test.advance(23 * 3600)
@@ -260,7 +261,8 @@ test.case("dialogues are left, invitations declined and taken back", function()
   begin(ann, "bob")
   test.equal(leave(ann, "bob"), 204)
   test.equal({ list(ann), list(bob) }, { {}, {} })
-  -- Taken back: it may be sent again. Declined: not on that day, but the other way round.
+  -- A withdrawn invitation may be sent again. After a refusal, only the user who declined may
+  -- invite on that day.
   begin(ann, "bob")
   test.equal(leave(bob, "ann"), 204)
   local answer = begin(ann, "bob")
@@ -287,7 +289,7 @@ test.case("a hundred throw-away accounts do not prevent new dialogues", function
   local other = register("other")
   test.advance(1)
   test.equal(begin(other, "victim").json, { state = "sent" })
-  -- The latest are shown, and each of them when its name is looked for.
+  -- The list has the latest invitations; a search by name finds the others too.
   local shown = list(victim)
   test.equal({ #shown, shown[1].with, shown[2].with }, { 51, "friend", "other" })
   test.equal(call("GET", "/api/people?name=bot1", nil, victim).json.people[1].dialog, "received")
@@ -299,13 +301,13 @@ test.case("invitations are limited by sender and by address", function()
   for number = 1, 45 do register("user" .. number, "192.0.2." .. number) end
   for number = 1, 20 do test.equal(begin(ann, "user" .. number).status, 200) end
   test.equal(begin(ann, "user21").status, 429)
-  -- Withdrawing one and sending another one does not avoid the limit.
+  -- Withdrawing an invitation does not make room for another one.
   test.equal(leave(ann, "user1"), 204)
   test.equal(begin(ann, "user21").status, 429)
   local bob, carl = register("bob"), register("carl")
   for number = 1, 20 do test.equal(begin(bob, "user" .. number).status, 200) end
   test.equal(begin(carl, "user1").status, 429)
-  -- At any rate: unanswered ones count until they expire.
+  -- Even without the rate limits, a user has at most 20 unanswered invitations.
   local dialogs = require "dialogs"
   for number = 1, 20 do test.equal(dialogs.begin("ann", "user" .. number), "sent") end
   local _, why = dialogs.begin("ann", "user21")
@@ -321,7 +323,7 @@ test.case("dialogues of a user are limited to the channels of a connection", fun
   local state, why = dialogs.begin("ann", "bob")
   test.equal(state, nil)
   test.match(why, "100 people already. Leave")
-  -- Others may invite her, and leaving one makes room.
+  -- Others may still invite her, but she can accept only after she has left a dialogue.
   test.equal(dialogs.begin("bob", "ann"), "sent")
   test.equal(dialogs.begin("ann", "bob"), nil)
   test.equal(dialogs.leave("ann", "user7"), "accepted")

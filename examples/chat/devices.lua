@@ -1,5 +1,6 @@
--- Devices with an earlier login: marked by a cookie, signed with the server's secret, for one name and for 90 days.
--- It is not a session. Logins with it have a separate limit, so that guesses from elsewhere do not lock the device out.
+-- Devices with an earlier login. A cookie, signed with the server's secret, marks them for one name
+-- and for 90 days. The cookie is no session. Logins with it have a separate limit, so that guesses
+-- from elsewhere do not lock the device out.
 
 local veche = require "veche"
 
@@ -7,7 +8,7 @@ local devices = { SECONDS = 90 * 24 * 3600 }
 
 local secret = os.getenv(veche.config.secret_env)
 
--- Distinct from tokens of token.lua, whose signed text has no blanks.
+-- The signed text has a blank, so that it can't be a token of token.lua.
 local function sign(name, till)
   return veche.base64.encode_url(veche.hmac.sha256(secret, "device " .. name .. " " .. till, "raw"))
 end

@@ -1,5 +1,5 @@
--- Dialogues and invitations, in memory as well. If Ann wants to talk to Bob, and Bob to Ann, it is a dialogue; if only one
--- of them does, it is an invitation, which counts for its sender alone.
+-- Dialogues and invitations, in memory. If Ann and Bob both want to talk, they have a dialogue; if
+-- only one of them does, it is an invitation, which counts towards the limits of its sender alone.
 
 local veche = require "veche"
 
@@ -13,15 +13,15 @@ local dialogs = {
   LEFT_SECONDS = DAY,       -- after a leave or a refusal the other one can't invite again for this time
 }
 
--- Keys begin with a name and "/", so that those of one user are found. Each holds one user's state only, so that the
--- order of two workers does not matter.
+-- Keys begin with a name and "/", so that the keys of one user can be listed. An entry holds the
+-- wish of one user only, so that the order of writes by two workers does not matter.
 local wants = veche.dict("chat:wants")   -- "ann/bob": Ann wants to talk to Bob
 local asked = veche.dict("chat:asked")   -- "bob/ann": since when, for Bob to find
 local left = veche.dict("chat:left")     -- "bob/ann": Bob has left Ann, or declined
 
 local function key(one, other) return one .. "/" .. other end
 
--- "accepted", "sent", "received" or nil.
+-- Returns "accepted", "sent", "received" or nil.
 function dialogs.state(me, other)
   local mine, theirs = wants:get(key(me, other)), wants:get(key(other, me))
   if mine then return theirs and "accepted" or "sent" end
@@ -34,10 +34,11 @@ local function others(dict, me, most)
   return names
 end
 
--- { with = NAME, state = … }: dialogues and invitations that were sent, and the latest of those that were received.
+-- Returns a list of { with = NAME, state = … }: dialogues, sent invitations, and the latest
+-- received invitations.
 function dialogs.of(me)
   local list, received = veche.json.array(), {}
-  -- Some more than the limit, which two workers at the same moment may exceed.
+  -- Two workers may exceed the limit at the same moment, so some more are read.
   for _, other in ipairs(others(wants, me, dialogs.MOST + 20)) do
     list[#list + 1] = { with = other, state = dialogs.state(me, other) }
   end
@@ -52,7 +53,8 @@ function dialogs.of(me)
   return list
 end
 
--- Whether a user has room for one more; or nil and the reason.
+-- Returns true if a user has room for one more dialogue or invitation; otherwise nil and the
+-- reason.
 local function has_room(me, is_invitation)
   local names, sent = others(wants, me, dialogs.MOST), 0
   if #names >= dialogs.MOST then return nil, "You talk to " .. dialogs.MOST .. " people already. Leave a dialogue first." end
@@ -64,8 +66,8 @@ local function has_room(me, is_invitation)
   return nil, "You have invited " .. sent .. " people who have not answered yet."
 end
 
--- Invites a user, or accepts an invitation: the state, or nil and the error. The number of invitations that the
--- other one has received does not matter.
+-- Invites a user or accepts an invitation. Returns the new state, or nil and the error. The number
+-- of invitations that the other user has received does not matter.
 function dialogs.begin(me, other)
   local state = dialogs.state(me, other)
   if state == "accepted" or state == "sent" then return state end
@@ -77,7 +79,7 @@ function dialogs.begin(me, other)
   if is_invitation then
     asked:set(key(other, me), veche.time.now(), dialogs.INVITATION_SECONDS)
     wants:set(key(me, other), true, dialogs.INVITATION_SECONDS)
-    -- The other one may have invited at the same moment.
+    -- The other user may have sent an invitation at the same moment.
     if dialogs.state(me, other) == "sent" then return "sent" end
   end
   for _, two in ipairs { { me, other }, { other, me } } do
@@ -87,7 +89,8 @@ function dialogs.begin(me, other)
   return "accepted"
 end
 
--- Leaves a dialogue, declines an invitation or withdraws one: returns the earlier state, or nil without one.
+-- Leaves a dialogue, or declines or withdraws an invitation. Returns the previous state, or nil if
+-- there was none.
 function dialogs.leave(me, other)
   local state = dialogs.state(me, other)
   if not state then return nil end

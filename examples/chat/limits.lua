@@ -1,12 +1,13 @@
--- Limits by name and by address. A counter begins with the first attempt and is reset when its time is over.
+-- Limits by name and by address. A counter begins with the first attempt and is reset after its
+-- number of seconds.
 
 local veche = require "veche"
 
 local limits = {}
 
--- Logins from one address, right or wrong: each costs the server time.
+-- Logins from one address, successful or not: each costs the server time.
 local OF_ADDRESS = { most = 60, seconds = 60 }
--- Wrong passwords for a name, from an address and from all of them together.
+-- Wrong passwords for a name: from one address, and from all addresses together.
 local OF_NAME_AND_ADDRESS = { most = 10, seconds = 60 }
 local OF_NAME = { most = 20, seconds = 900 }
 -- Wrong passwords for a name from devices with an earlier login. Guesses from elsewhere do not count here.
@@ -16,18 +17,19 @@ local REGISTRATIONS = { most = 30, seconds = 60 }
 local INVITATIONS = { most = 20, seconds = 3600 }
 local INVITATIONS_OF_ADDRESS = { most = 40, seconds = 3600 }
 
--- Two dicts, so that filling the one of unknown devices does not affect the other one.
+-- Two dicts, so that filling the dict of unknown devices does not affect known devices.
 local of_strangers = veche.dict("chat:tries")
 local of_known = veche.dict("chat:tries of known devices")
 
--- The /64 network of an IPv6 address, since one client has all of it; an IPv4 address, written in either form, as it is.
+-- Returns the /64 network of an IPv6 address, since one client may own all of it, or an IPv4
+-- address without "::ffff:".
 function limits.network(address)
   local v4 = address:match("^::ffff:(%d+%.%d+%.%d+%.%d+)$")
   if v4 or not address:find(":", 1, true) then return v4 or address end
   local head, tail = address:match("^(.-)::(.*)$")
   local groups = {}
   for group in (head or address):gmatch("%x+") do groups[#groups + 1] = group end
-  -- "::" stands for the zeros that are missing of eight groups.
+  -- "::" stands for the groups of zeros that are missing from the eight groups.
   local behind = {}
   for group in (tail or ""):gmatch("%x+") do behind[#behind + 1] = group end
   if head then
@@ -37,7 +39,8 @@ function limits.network(address)
   return table.concat(groups, ":", 1, math.min(4, #groups)) .. "::/64"
 end
 
--- Counts one more; returns whether it is within the limit. In a full dict it is not.
+-- Counts an attempt; returns whether it is within the limit. If the dict is full, the result is
+-- false.
 local function take(tries, what, limit)
   local is_counted, count = pcall(tries.update, tries, what, function(before)
     if before then return before + 1 end
@@ -57,12 +60,13 @@ function limits.invitation(name, remote)
     and take(of_strangers, "invite from " .. limits.network(remote), INVITATIONS_OF_ADDRESS)
 end
 
--- An attempt to log in, or nil if it is over the limit. `is_known`: from a device with an earlier login by that name.
+-- Returns a login attempt, or nil if it exceeds a limit. `is_known`: the device has logged in with
+-- that name before.
 function limits.login(name, remote, is_known)
   local network = limits.network(remote)
   local tries = is_known and of_known or of_strangers
   local pair, all = "login " .. name .. " " .. network, "login " .. name
-  -- The address first: invented names take room only within its limit.
+  -- The address is counted first, so that its limit also bounds the entries for invented names.
   if not take(tries, "login from " .. network, OF_ADDRESS) then return nil end
   if is_known then
     if not take(tries, all, OF_KNOWN_DEVICES) then return nil end
@@ -70,12 +74,12 @@ function limits.login(name, remote, is_known)
     return nil
   end
   return {
-    -- The password was right.
+    -- To be called if the password was right.
     forget = function()
       give_back(tries, all)
       tries:delete(pair)
     end,
-    -- The password was not compared.
+    -- To be called if the password was not compared.
     give_back = function()
       give_back(tries, all)
       give_back(tries, pair)

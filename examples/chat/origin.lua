@@ -1,10 +1,12 @@
--- Refuses requests that a page of another site makes a browser send: each but GET, HEAD and OPTIONS. `SameSite=Strict`
--- keeps the session cookie out of such requests, but their answers could still set or delete cookies.
+-- Refuses requests that pages of other sites make a browser send, except GET, HEAD and OPTIONS.
+-- `SameSite=Strict` keeps the session cookie out of such requests, but the responses to them could
+-- still set or delete cookies.
 
 local SAFE = { GET = true, HEAD = true, OPTIONS = true }
 
--- Browsers send `Sec-Fetch-Site` over TLS and to loopback, and `Origin` with each such request; no script can change them.
--- A request with neither comes from another program, which has no visitor's cookies.
+-- Browsers send `Sec-Fetch-Site` over TLS and to loopback, and `Origin` with each such request; no
+-- script can change either. A request without both headers comes from another program, which has no
+-- visitor's cookies.
 local function is_own(headers)
   local site = headers["sec-fetch-site"]
   if site then return site == "same-origin" end

@@ -1,5 +1,5 @@
--- Registered users, in memory: a restart loses them, and the day of messages with them. A real site stores
--- this in its database (veche.mysql), and the rest stays the same.
+-- Registered users, in memory: a restart loses them, as it loses the messages of the last day. A
+-- real site stores users in its database (veche.mysql); the rest of the chat stays the same.
 
 local veche = require "veche"
 
@@ -9,8 +9,8 @@ local users = { SESSION_SECONDS = 24 * 3600 }
 local passwords = veche.dict("chat:hashes")           -- name -> the hash of veche.password
 local sessions = veche.dict("chat:sessions")        -- digest of the cookie -> name
 
--- A normalised name, or nil and the error. It is part of names of channels ("dialog:#ann,bob") and of keys
--- ("ann/bob"), so there are no commas, hashes and slashes in it.
+-- Returns a normalised name, or nil and the error. A name is part of channels ("dialog:#ann,bob")
+-- and of keys ("ann/bob"), so it has no commas, hashes and slashes.
 function users.normal(name)
   if type(name) ~= "string" then return nil, "Type a name." end
   name = name:lower()
@@ -21,24 +21,25 @@ function users.normal(name)
   return name
 end
 
--- False if the name is taken; nil and "busy" if too many passwords wait to be hashed.
+-- Returns true; false if the name is taken; nil and "busy" if too many passwords wait to be hashed.
 function users.register(name, password)
   if passwords:get(name) then return false end
   local hash, why = veche.password.hash(password)
   if not hash then return nil, why end
-  -- Hashing waits, so another request may have been quicker: `add` decides.
+  -- Another request may have registered the name during hashing, so the result of `add` decides.
   return passwords:add(name, hash)
 end
 
--- It takes the same time for an unknown name. Nil and "busy" if too many passwords wait.
+-- Takes the same time for an unknown name. Returns nil and "busy" if too many passwords wait to be
+-- compared.
 function users.is_password(name, password) return veche.password.verify(password, passwords:get(name)) end
 
 function users.exists(name) return passwords:get(name) ~= nil end
 
--- At most `most` names, in their order.
+-- Returns at most `most` names, in alphabetical order.
 function users.beginning_with(beginning, most) return passwords:keys(beginning, most) end
 
--- Only a digest is stored: the server's memory reveals no session.
+-- Only a digest is stored, so that the server's memory reveals no valid session cookie.
 local function key_of(session) return veche.hash.sha256(session) end
 
 function users.new_session(name)

@@ -13,7 +13,7 @@ local json = veche.json
 local SYMBOL_BYTES_MAX = 32
 local SYMBOLS_MAX = 1000
 
--- Prices not confirmed for this time, in seconds, are not sent to new clients.
+-- Prices older than this, in seconds, are not sent to new clients.
 local LASTING = 60
 
 local latest = veche.dict("feed")
@@ -68,7 +68,7 @@ function app.start()
 end
 
 function app.open(conn)
-  -- Subscribe first, then read: so nothing is missed. Duplicates have the same number.
+  -- Subscribing before reading means that no message is missed. Duplicates have the same number.
   conn:subscribe("feed")
   for _, key in ipairs(latest:keys("", SYMBOLS_MAX + 1)) do
     local text = latest:get(key)

@@ -41,7 +41,7 @@ local function post_new(req, kind)
   return status, JSON, status == 200 and "{}" or ""
 end
 
--- One function rather than a router: there are five paths, and this is what counts here.
+-- One function instead of a router, since it is faster for these five paths.
 local function request(req)
   if not ready then
     ready = data.is_loaded()
@@ -60,8 +60,9 @@ local function request(req)
   return 405, { Allow = "GET, POST" }, ""
 end
 
--- While the data is loaded, requests get 503, which shows that the server runs. After a client has received one other
--- answer it gets no 503 from any worker: each worker checks whether all data is loaded.
+-- While the data is being loaded, requests get 503, which shows that the server runs. Each worker
+-- checks whether all data is loaded, so once one worker has sent another status, none sends 503 any
+-- more.
 local function start()
   if not ready then veche.spawn(data.load, veche.config.data) end
 end

@@ -94,7 +94,7 @@ test.case("a place's mean mark is rounded half up, and filtered", function()
   average("?fromDate=100", 3)
   average("?toDate=300&gender=f", 5)
   average("?gender=m&fromDate=200", 0)
-  -- She is forty today, which is neither more than forty nor less.
+  -- She turns exactly forty today, so she is neither older nor younger than forty.
   average("?fromAge=40&gender=f", 0)
   average("?toAge=40&gender=f", 0)
   average("?fromAge=39&gender=f", 4)

@@ -1,14 +1,17 @@
--- Users older than a number of years, at the time of the data: in calendar years, by day and second, in UTC.
+-- The birth date at which a user has a given age in calendar years, exact to the second, in UTC, at
+-- the time of the data.
 
 local veche = require "veche"
 local floor = math.floor
 
--- Days from 1970-01-01 to a day, from 0, of a year that begins in March: so the leap day is a year's last.
+-- Returns the days from 1970-01-01 to day `day`, from 0, of a year that begins in March, so that
+-- the leap day is its last day.
 local function days_to(year, day)
   return 365 * year + floor(year / 4) - floor(year / 100) + floor(year / 400) + day - 719468
 end
 
--- The year, counted from March, that such a day is in; and its place there.
+-- Returns the year, beginning in March, of a number of days since 1970-01-01, and the day in that
+-- year, from 0.
 local function year_of(today)
   local year = floor((today + 719468) / 365.2425)
   if days_to(year + 1, 0) <= today then year = year + 1 end
@@ -19,7 +22,7 @@ end
 local now, year, day
 local known = {}
 
--- The second of birth of users of exactly this age now.
+-- Returns the time of birth, in seconds since 1970, of a user who reaches this age exactly now.
 local function before(years)
   if not now then
     now = veche.config.now or veche.time.now()   -- there is no time yet while the script is loaded

@@ -1,5 +1,6 @@
--- What POST does: a new row, or other values in one that is there. Most rules are those of the tables' columns, which
--- reject fields that are missing, unknown, null, of another type, too long or taken, and change nothing then.
+-- Handles POST: inserts a row, or updates an existing one. The tables' columns enforce most rules:
+-- they reject a row with fields that are missing, unknown, null, of another type, too long or
+-- taken, and then nothing changes.
 
 local veche = require "veche"
 local tables = require "tables".tables
@@ -10,7 +11,8 @@ local NUMBERS = {
   users = { "id", "birth_date" }, locations = { "id", "distance" }, visits = { "id", "location", "user", "visited_at", "mark" },
 }
 
--- The rules that columns don't have. They take digits in a string for a number; here that is a mistake.
+-- Checks the rules that columns don't enforce. Columns accept a number as a string of digits, which
+-- is an error here.
 local function is_sound(kind, row)
   for _, name in ipairs(NUMBERS[kind]) do
     if row[name] ~= nil and type(row[name]) ~= "number" then return false end

@@ -1,8 +1,9 @@
--- The two questions that take more than one row: where a user has been, and what a place is worth. Both take the
--- decoded query, and return the text of a JSON object, or nil if the query is wrong.
+-- The two queries that read more than one row: the visits of a user, and the average mark of a
+-- place. Both functions take the decoded query, and return the text of a JSON object, or nil if the
+-- query is invalid.
 --
--- They are asked for all the time, so no table is made for a row: `values` returns columns as values, and the answer's
--- pieces go into a list that is used again. Nothing here waits, so no other request comes between.
+-- These queries are frequent, so no table is created for a row: `values` returns columns as values,
+-- and the pieces of the response are joined only once.
 
 local veche = require "veche"
 local tables = require "tables".tables
@@ -11,13 +12,13 @@ local born = require "born"
 local users, locations, visits = tables.users, tables.locations, tables.visits
 local encode, floor, concat = veche.json.encode, math.floor, table.concat
 
--- A whole number; nil if absent, false if invalid.
+-- Returns a whole number; nil if `text` is nil, false if it is invalid.
 local function whole(text)
   if text == nil then return nil end
   return text:find("^-?%d+$") and tonumber(text) or false
 end
 
--- A string as JSON has it. Names of places come again and again; those that were seen are kept, up to a number.
+-- Returns a string as JSON. Names of places are frequent, so up to QUOTED_MAX results are cached.
 local quoted, quoted_count, QUOTED_MAX = {}, 0, 10000
 
 local function quote(text)
@@ -36,7 +37,7 @@ local function visits_of(user, query)
   local from, to, distance = whole(query.fromDate), whole(query.toDate), whole(query.toDistance)
   if from == false or to == false or distance == false then return nil end
   local country, n = query.country, 0
-  -- Other requests may run between two rows, so the pieces belong to this one.
+  -- Other requests may run between two rows, so each request has its own list of pieces.
   local pieces, of_user = {}, { columns = USER_COLUMNS, above = from, below = to }
   for _, location, mark, visited_at in visits:values("by_user", user, of_user) do
     local place, of_country, far
@@ -62,7 +63,8 @@ end
 
 local PLACE_COLUMNS = { "id", "user", "mark" }
 
--- Sum and number of marks whose users are of that gender, and born before or after.
+-- Returns the sum and the number of the marks by users of a gender who were born before or after
+-- the given times.
 local function marks_of(location, of_place, gender, before, after)
   local sum, count = 0, 0
   for _, user, mark in visits:values("by_location", location, of_place) do
@@ -88,7 +90,8 @@ local function average_of(location, query)
     sum, count = marks.sum, marks.count
   end
   if count == 0 then return '{"avg":0.0}' end
-  -- Half up, in whole numbers: 0.000005 has no exact form in binary, 5 has.
+  -- Rounds half up to five decimals, in whole numbers, since 0.000005 has no exact binary
+  -- representation.
   return '{"avg":' .. floor((200000 * sum + count) / (2 * count)) / 100000 .. '}'
 end
 

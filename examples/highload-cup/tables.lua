@@ -1,4 +1,4 @@
--- The three tables: what may stand in them, and where it comes from. All workers share them.
+-- The three tables, with their columns and the code that loads them. All workers share them.
 
 local veche = require "veche"
 
@@ -18,7 +18,7 @@ local tables = {
   visits = veche.table("cup.visits", {
     key = "id:u32",
     columns = { location = "u32", user = "u32", visited_at = "i32", mark = "u8" },
-    -- In the order in which they are asked for: those of one user, or of one place, by date.
+    -- Queries read the visits of one user or of one place, ordered by date.
     indexes = { by_user = { "user", "visited_at" }, by_location = { "location", "visited_at" } },
   }),
 }
@@ -30,8 +30,9 @@ local function is_loaded()
   return state:get("loaded")
 end
 
--- Puts the files of a folder or an archive in. Every worker calls it, one does it, all wait until it is done. If code is
--- reloaded meanwhile, or if it fails, another one begins again; hence "replace".
+-- Loads the files of a folder or an archive. Every worker calls this function: one worker loads,
+-- and all wait for it. If the load fails or code is reloaded meanwhile, a worker starts again;
+-- hence "replace".
 local function load(from)
   while not is_loaded() do
     if state:add("loader", veche.worker, LEASE) then

@@ -1,5 +1,6 @@
--- The benchmark, as LAppS's own: a service that opens client connections to an echo server, sends a message on each and
--- answers each echo with the next one. Every instance has its own; instance 1 logs the totals of all.
+-- The same benchmark as that of LAppS: a service opens client connections to an echo server, sends
+-- a message on each and sends it again after each echo. Every instance has its own connections;
+-- instance 1 logs the totals of all.
 local veche = require "veche"
 local service = {}
 
@@ -8,11 +9,11 @@ local connections = veche.config.connections or 100
 local bytes = veche.config.bytes or 1024
 local seconds = veche.config.seconds or 10
 
--- Shared by all instances, on any worker.
+-- These counters are shared by all instances on all workers.
 local open, echoed, wrong, over =
   veche.counter("open"), veche.counter("echoed"), veche.counter("wrong"), veche.counter("over")
 
--- A message that is unique to this connection: a misdirected echo is noticed.
+-- Returns a message that is unique to a connection, so that a misdirected echo is noticed.
 local function message_of(instance, number)
   local name = ("%d.%d "):format(instance, number)
   return name:rep(math.ceil(bytes / #name)):sub(1, bytes)

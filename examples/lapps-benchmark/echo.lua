@@ -1,4 +1,5 @@
--- The echo server, as LAppS's own: each message is returned on its connection, with its kind.
+-- The same echo server as that of LAppS: each message is returned on its connection, as the same
+-- kind.
 local app = {}
 
 function app.message(conn, data, kind) conn:send(data, kind) end

@@ -2,7 +2,8 @@
 -- {"command":"update_data","user":"tester01"}, from any client, is forwarded to tester01 unchanged.
 local veche = require "veche"
 
--- A connection's `user` is settled in the handshake, before any message. So these users are channels.
+-- A connection's `user` is fixed in the handshake, before any message. So a channel represents each
+-- of these users.
 local function channel(user)
   local is_name = type(user) == "string" and #user <= 100 and user:find("^[^%c]+$")
   return is_name and "swoole:" .. user

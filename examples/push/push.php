@@ -5,7 +5,7 @@
 //   fwrite($veche, json_encode(['user' => 'tester01', 'data' => 'hello']) . "\n");
 //   fclose($veche);
 //
-// This program asks for the answer too, and exits with 1 when Veche is not there or refuses:
+// This program also reads the answer, and exits with 1 if Veche is not running or refuses:
 //
 //   php push.php tester01 "hello"
 
@@ -16,7 +16,9 @@ if ($argc !== 3) {
     exit(2);
 }
 
-/** Pushes to all connections of a user; returns to how many it was handed. */
+/**
+ * Pushes to all connections of a user; returns the number of connections to which it was handed.
+ */
 function push(string $user, mixed $message): int
 {
     $veche = @stream_socket_client('tcp://' . (getenv('VECHE_PUSH') ?: '127.0.0.1:1234'), $code, $why, 2.0);

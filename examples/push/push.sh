@@ -2,14 +2,15 @@
 # A back end in shell, both ways.
 #   ./push.sh tester01 "hello"            one line of JSON over TCP, with bash alone
 #   ./push.sh --http tester01 "hello"     the HTTP API, with curl
-# Exits with 1 when Veche is not there or refuses.
+# Exits with 1 if Veche is not running or refuses.
 set -euo pipefail
 
 push=${VECHE_PUSH:-127.0.0.1:1234}
 api=${VECHE_API:-http://127.0.0.1:8081/api}
 key=${VECHE_KEY:-demo}
 
-# Any text as a JSON string: the quote, the backslash and what lies below a space must be escaped.
+# Encodes any text as a JSON string: the quote, the backslash and control characters must be
+# escaped.
 json() {
     local text=$1 out='' char i
     for ((i = 0; i < ${#text}; i++)); do

@@ -6,8 +6,9 @@
 --   {"type":"here","to":ID}                 {"type":"join","id":…,"nick":…}, {"type":"leave",…}: of any member
 --                                           {"type":"here","id":…,"nick":…}: a member was here before you
 --
--- The list of members: each worker has its own Lua VM, and none of them knows all members. So clients announce themselves:
--- each page that sees a join answers "here", and that answer goes to the new client alone.
+-- Each worker has its own Lua VM, so no worker has a list of all members. Clients announce
+-- themselves instead: each page that sees a join answers "here", and that answer goes to the new
+-- client alone.
 
 local veche = require "veche"
 local json = veche.json
@@ -27,10 +28,10 @@ local function tell(conn, message) conn:send(json.encode(message)) end
 
 local function tell_channel(channel, message) veche.publish(channel, message) end
 
--- Why a nickname can't be taken, or nil if it can.
+-- Returns why a nickname is refused, or nil if it is accepted.
 local function fault_of(nick)
   if type(nick) ~= "string" or nick == "" then return "Type a name." end
-  -- Bytes that begin a character: all but the ones that continue one in UTF-8.
+  -- Counts characters: each byte that is no continuation byte of UTF-8 begins one.
   local _, characters = nick:gsub("[^\128-\191]", "")
   if characters > NICK_CHARACTERS_MAX then return "A name has at most " .. NICK_CHARACTERS_MAX .. " characters." end
   if nick:find("%c") then return "A name has no control characters." end
@@ -45,7 +46,8 @@ function on.join(conn, message)
   if mine.nick then return end
   local why = fault_of(message.nick)
   if why then return tell(conn, { type = "refused", why = why }) end
-  -- Each call waits until it is in effect. Subscribe first, then announce: so no member is missed.
+  -- Each call waits until it takes effect. Subscribing before announcing means that no member is
+  -- missed.
   conn:subscribe(inbox(conn, conn.id))
   conn:subscribe(room(conn))
   mine.nick = message.nick
@@ -67,7 +69,7 @@ end
 
 local app = {}
 
--- Before the WebSocket opens: a status refuses it.
+-- Runs before the WebSocket opens; returning a status refuses it.
 function app.handshake(req)
   local name = req.params.room
   if #name > 32 or not name:find("^[%w_-]+$") then
@@ -82,7 +84,7 @@ function app.message(conn, data)
   if act then act(conn, message) end
 end
 
--- However it ended: a closed tab, a lost network, an error in a handler.
+-- Runs whatever ended the connection: a closed tab, a lost network, or an error in a handler.
 function app.close(conn)
   local nick = conn.attributes.nick
   if nick then tell_channel(room(conn), { type = "leave", id = conn.id, nick = nick }) end

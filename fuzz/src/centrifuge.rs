@@ -158,7 +158,8 @@ fn same(data: PublicationData<'_>, delta: DeltaKind, raw: &str) {
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    // The data are the last field of such a publication, or precede the flag of a delta.
+    // In such a publication the data field is the last one, or is followed only by the flag of a
+    // delta.
     [0, 2].into_iter().any(|behind| {
         bytes
             .len()

@@ -134,7 +134,7 @@ fn operate(script: &mut Script<'_>, world: &mut World, peers: &mut Vec<Peer>) ->
 /// Sends a part of a well-formed conversation, in one piece or two.
 fn say(world: &mut World, peer: Peer, what: u8, split: u8) {
     let user = ["ann", "bob", "cyd"][usize::from(what >> 5) % 3];
-    // The last of them were added later; earlier scripts must keep their meaning.
+    // Cases from 20 on were added later, in such a way that earlier scripts keep their meaning.
     let what = match what {
         0..240 => what % 20,
         240.. => 20 + what % 6,

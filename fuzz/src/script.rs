@@ -53,7 +53,7 @@ struct Stage {
     tokens: Vec<Token>,
     open: [Option<ConnectionId>; CLIENTS as usize],
     generation: u32,
-    /// Its recent effects, and whether it has run out of memory.
+    /// The application's recent effects. `is_full`: whether it has run out of memory.
     sent: Vec<Vec<u8>>,
     is_full: bool,
 }

@@ -1,9 +1,9 @@
 //! Arbitrary clients of Centrifugo's protocol: no panic, outboxes within their limits, each command answered once and
 //! in order, and each publication in the form that its subscriber requested.
 //!
-//! The input is a script like that of `connection`. Clients send commands as SDKs do, in both encodings, or arbitrary
-//! bytes, after which nothing is assumed about the ids of replies. Deltas are applied, and the result has to be equal
-//! to the byte.
+//! The input is a script like that of `connection`. Clients send commands as SDKs do, in both
+//! encodings, or arbitrary bytes, after which nothing is assumed about the ids of replies. Deltas
+//! are applied, and each result must be identical to the publication.
 
 #[path = "../../crates/centrifuge/tests/fossil/decoder.rs"]
 mod decoder;

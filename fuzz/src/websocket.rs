@@ -113,7 +113,8 @@ fn decode(
             }
             input = &mut input[taken..];
         }
-        // Twice the received bytes or a pooled buffer, the state, and a window if the peer keeps a context.
+        // The limit: twice the received bytes or a pooled buffer, plus the decoder's state, plus a
+        // window if the peer keeps its compression context.
         let context_bytes = 33 * 1024 * usize::from(agreed.is_some());
         assert!(decoder.heap_bytes() <= (2 * at).max(16 * 1024) + 1024 + context_bytes);
         assert!(!(ended && decoder.is_midway()));

@@ -85,7 +85,8 @@ impl BackEndApp {
     }
 }
 
-/// The unit of time for the application's work at shutdown, in milliseconds; the work takes some of these.
+/// The unit of time for the application's work at shutdown, in milliseconds. The work takes several
+/// units.
 const STOP_STEP_MS: u64 = 150;
 
 const UNREACHABLE: &str = "no route leads to an application";

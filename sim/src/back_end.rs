@@ -20,7 +20,7 @@ use crate::world::{WALL_MS, World, channel_name};
 /// Lifetime of idempotency keys.
 const KEY_TTL_MS: u64 = 300_000;
 
-/// The time in milliseconds within which a repetition is sent that the hub must recognise.
+/// A repetition that is sent within this time, in milliseconds, must be recognised by the hub.
 const REPEATED_WITHIN_MS: u64 = 60_000;
 
 /// The state of the back end during one life of the process.
@@ -53,7 +53,8 @@ pub(crate) enum BackEndRequest {
 #[derive(Clone, Copy)]
 struct Pushed {
     number: u64,
-    /// The number of the publication whose idempotency key it uses; its own number for a new publication.
+    /// The number of the publication whose idempotency key this one uses; its own number if it is
+    /// new.
     key: u64,
     version: Option<u64>,
     worker: usize,
@@ -121,8 +122,8 @@ impl World {
         self.back_end.version
     }
 
-    /// Repeats a publication, as a back end does that got no reply. After its key has expired it is another
-    /// publication.
+    /// Repeats a publication, like a back end that got no reply. If its key has expired, the
+    /// repetition counts as another publication.
     pub(crate) fn push_again(&mut self, channel: usize, is_older: bool) -> PromiseResult {
         let from = match is_older {
             true => &mut self.back_end.older,
@@ -136,7 +137,7 @@ impl World {
             self.ledger.seen.note(CoverageEvent::Repeated);
             return self.publish(channel, again);
         }
-        // The time at which the hub accepted it is not known to the millisecond.
+        // The time at which the hub accepted the publication is not known to the millisecond.
         let is_forgotten = |answered_ms: u64| self.now_ms >= answered_ms + KEY_TTL_MS;
         if again.version.is_some() || !again.answered_ms.is_some_and(is_forgotten) {
             return Ok(());

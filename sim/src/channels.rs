@@ -94,7 +94,7 @@ pub(crate) const USERS_COUNT: usize = CHANNELS.len() - TOKEN_CHANNELS.end;
 /// Name of the namespace with wildcard subscriptions.
 const WILDCARD_NAMESPACE: &str = "news";
 
-/// Iterates over its channels.
+/// Iterates over the channels of the wildcard namespace.
 pub(crate) fn wildcard_channels() -> impl Iterator<Item = usize> {
     let all = CHANNELS.iter().enumerate();
     all.filter(|(_, one)| one.kind == Kind::News)
@@ -196,7 +196,8 @@ impl Kind {
             },
             event_level: EventLevel::Off,
             drop_when_slow: !self.is_whole(),
-            // Publications carry their predecessor although no client wants deltas.
+            // The hub attaches the preceding publication to each one, even if no client wants
+            // deltas.
             delta_mode: DeltaMode::Always,
             tags_filter: false,
         }

@@ -266,8 +266,8 @@ impl SimulatedClient {
         ledger
             .trace
             .note(&[self.number as u64, code.unwrap_or(0).into()]);
-        // Slow, no pong, stale (without a connect command), disconnected by the back end; or the reply to its own
-        // close.
+        // The client is slow, did not answer a ping, sent no connect command, or was disconnected
+        // by the back end; or this is the reply to its own close.
         let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
             || self.phase == Phase::Closing
             || code.is_some() && code == self.drain_code

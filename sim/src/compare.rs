@@ -87,7 +87,7 @@ pub fn compare(seed: u64, begin: StartWorkers) -> Result<u64, Box<Difference>> {
 /// Returns the outputs of workers in a step.
 fn outputs(begin: StartWorkers, setup: &Setup, actions: &[Action], step: usize) -> Vec<String> {
     let mut outputs = Vec::new();
-    // A step that breaks a promise has no end.
+    // The result is irrelevant: a step that breaks a promise ends the run as well.
     let _ = run_on(begin, setup, actions, &mut |before, trace| {
         if before == step {
             trace.keep_words();
@@ -143,7 +143,7 @@ mod tests {
     use crate::apps::BackEndApp;
     use crate::worker_driver::{Conditions, TransportInput, TurnInput, WorkerDriver, WorkerOutput};
 
-    /// A driver that loses the input in the twentieth piece of a worker.
+    /// A driver that loses the bytes of a worker's twentieth input.
     struct Lossy {
         own: Box<dyn WorkerDriver>,
         pieces: u32,

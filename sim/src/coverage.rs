@@ -16,7 +16,8 @@ pub(crate) enum CoverageEvent {
     Overheard,
     /// A client received a delta.
     Changed,
-    /// A client of a push route received a publication: one of all, one with a position, one after others were dropped.
+    /// A client of a push route received a publication: without a position, with one, first after a
+    /// recovery, or after dropped ones.
     Pushed,
     PushedWithPlace,
     RecoveredByPlace,
@@ -41,7 +42,7 @@ pub(crate) enum CoverageEvent {
     Slow,
     /// A session was closed because its client is silent.
     Silent,
-    /// A session was closed by the back end, and the call was answered when it was done.
+    /// A session was closed by the back end; the back end got the reply to its call.
     Kicked,
     KickAnswered,
     /// A publication was refused.
@@ -55,26 +56,27 @@ pub(crate) enum CoverageEvent {
     Looked,
     /// A publication was repeated after its key had expired.
     RepeatedLate,
-    /// A publication was repeated, and a history was removed.
+    /// A publication was repeated; a history was removed.
     Repeated,
     Cleared,
     /// Input of a connection was paused.
     Blocked,
-    /// A command was granted by the back end, by an application, and denied.
+    /// A command was granted by the back end, granted by an application, or denied.
     Granted,
     GrantedByApp,
     Denied,
-    /// A hook request was answered before an older one, and after its client had gone.
+    /// A hook request was answered before an older one, or after its client had gone.
     DecidedBeforeOlder,
     DecidedTooLate,
-    /// A connection or subscription was renewed, and a subscription expired.
+    /// A connection or subscription was renewed; a subscription expired.
     Renewed,
     Unsubscribed,
     /// A method returned its result.
     Rpc,
     /// An application learned that a client has gone.
     GoneTold,
-    /// A process was drained; clients were notified, also of a replacement, or arrived too late.
+    /// A process was drained; a client was notified of a drain, notified of a replacement, or
+    /// refused.
     Drained,
     ClosedByDrain,
     ClosedForReplacement,
@@ -90,34 +92,38 @@ pub(crate) enum CoverageEvent {
     Echoed,
     DialedClosed,
     DialFailed,
-    /// An envelope with commands was accepted, also by another worker than that of the session; an invalid or forged
-    /// one was not.
+    /// An envelope with commands was accepted, or was posted to a worker other than the session's;
+    /// an invalid or forged envelope was not accepted.
     Posted,
     PostedElsewhere,
     Forged,
     /// The process crashed; streams were restored from disk.
     Crashed,
     Restored,
-    /// A publication, a command and a join made progress at a home that could not send others to a stalled worker.
+    /// A publication, a command or a join made progress at a home whose messages for a stalled
+    /// worker had to wait.
     WentOn,
     AnsweredMeanwhile,
     JoinedMeanwhile,
-    /// Publications waited for a lane, and others came for the same while its credits returned one by one.
+    /// Publications waited for a lane, and further ones arrived while its credits returned one by
+    /// one.
     WaitedInLine,
-    /// The same home had publications for two such workers, and one of them made progress.
+    /// A home had publications waiting for two workers, and those for the second worker made
+    /// progress.
     WentOnBehind,
     /// Publications still waited for a stalled worker after all its subscribers had left.
     LeftBehind,
     /// Publications of channels without history made progress while the log was stalled.
     WentOnWithoutLog,
-    /// A client that may lose publications lost its oldest, and one that was replaced by a later one of its channel.
+    /// A slow client lost its oldest publication, or one that was replaced by a later one of the
+    /// same channel.
     DroppedOldest,
     DroppedForLater,
     /// A client that reads too slowly missed a publication whose namespace permits it.
     MissedByNamespace,
     /// A subscriber arrived between two publications queued for a sweep.
     CameBetween,
-    /// A world settled, also with a peer that did not read.
+    /// A world settled, either with all peers reading or with a peer that did not read.
     Settled,
     SettledWithSlow,
 }

@@ -167,7 +167,7 @@ impl World {
     /// An application of a worker dials.
     pub(crate) fn dial(&mut self, worker: u8, salt: u32) {
         let worker = self.worker(worker);
-        // Nothing is dialed at the end of a drain.
+        // The server refuses to dial at the end of a drain, so nothing is dialed during a drain.
         if self.peers.dials.servers.len() >= OPEN_MAX || self.drain.is_some() {
             return;
         }

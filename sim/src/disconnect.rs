@@ -11,9 +11,10 @@ use crate::coverage::CoverageEvent;
 use crate::failure::{PromiseResult, promise};
 use crate::world::World;
 
-/// A pending call, as counted by the API.
+/// A pending call to disconnect a user, as counted by the API.
 pub(crate) struct PendingDisconnect {
-    /// The connections of the user at the time of the call that the user's home had counted, with their workers.
+    /// The user's connections at the time of the call that the user's home had counted, with their
+    /// workers.
     meant: Vec<(usize, ConnectionId)>,
     /// Outstanding acknowledgements; negative if some come before the home's reply.
     open: i64,
@@ -57,7 +58,7 @@ impl World {
         }
     }
 
-    /// Handles a reply to such a call.
+    /// Handles a reply to a call that disconnects a user.
     pub(crate) fn disconnect_answered(
         &mut self,
         ticket: Ticket,

@@ -63,7 +63,8 @@ impl Disk {
         Ok(true)
     }
 
-    /// Returns how far a worker's log has got, if its hub does not know that yet.
+    /// Returns the number of the last durable batch of a worker, if it has changed since the last
+    /// call.
     pub(crate) fn take_durable(&mut self, worker: usize) -> Option<u64> {
         let log = self.logs.get_mut(worker)?;
         let has_news = log.reported < log.committed;
@@ -82,7 +83,8 @@ impl Disk {
         })
     }
 
-    /// Applies a record by the rules of the archive, but without ignoring any: hubs send only valid ones.
+    /// Applies a record by the rules of the archive. No record may be invalid, since hubs send only
+    /// valid ones.
     fn apply(&mut self, append: LogRecord) -> PromiseResult {
         match append {
             LogRecord::Opened { channel, epoch, .. } => {

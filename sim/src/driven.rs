@@ -19,7 +19,7 @@ pub(crate) struct DrivenWorker {
     is_woken: bool,
     /// When the next turn begins without input; `u64::MAX`: never.
     due_ms: u64,
-    /// The maximum number of connections it had.
+    /// The maximum number of connections that the worker has had.
     places: usize,
     /// Hook decisions for its next turn.
     decisions: Vec<(ConnectionId, HookRequestId, HookDecision)>,
@@ -35,7 +35,7 @@ pub(crate) struct DrivenWorker {
 pub(crate) struct TurnResult {
     pub(crate) outputs: Vec<WorkerOutput>,
     pub(crate) state: TurnState,
-    /// Something has happened, or will at once.
+    /// Whether something has happened, or the worker is still busy.
     pub(crate) moved: bool,
     /// Whether the worker has sent something although it had no reason for a turn.
     pub(crate) is_unasked: bool,
@@ -55,7 +55,7 @@ impl DrivenWorker {
         }
     }
 
-    /// Returns whether it has a reason for a turn at this time, beside messages.
+    /// Returns whether the worker has a reason for a turn at this time, other than messages.
     pub(crate) fn is_due(&self, now_ms: u64) -> bool {
         self.is_woken || self.due_ms <= now_ms
     }
@@ -73,14 +73,14 @@ impl DrivenWorker {
         self.driver.connections()
     }
 
-    /// Returns the numbers of publications that its slow clients have lost: the oldest, those replaced by later ones of
-    /// their channel, and those that their namespaces permit.
+    /// Returns the numbers of publications that the worker's slow clients have lost: the oldest,
+    /// those replaced by later ones of their channel, and those that their namespaces permit.
     pub(crate) fn dropped(&self) -> [u64; 3] {
         let dropped = &self.shared().stats.publications_dropped;
         dropped.each_ref().map(|count| count.read())
     }
 
-    /// Returns the maximum number of connections it had.
+    /// Returns the maximum number of connections that the worker has had.
     pub(crate) fn places(&self) -> usize {
         self.places
     }
@@ -150,7 +150,8 @@ impl DrivenWorker {
             .any(|one| matches!(one, WorkerOutput::Event(..)));
         let is_woken = std::mem::take(&mut self.is_woken);
         let is_woken = is_woken || is_due || has_come || has_credit || has_event;
-        // A batch that nothing waits for may come in any turn, and so may orders of the maintenance that is due.
+        // Batches for the log and orders for the engine need no reason: they may be sent in any
+        // turn.
         let has_left = outputs.iter().any(WorkerOutput::leaves);
         self.due_ms = match state {
             TurnState::Busy => now.mono_ms,

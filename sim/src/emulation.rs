@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// Handles responses to envelopes. A session whose commands were not accepted is given up.
+    /// Handles responses to envelopes. A session whose commands were not accepted is abandoned.
     pub(crate) fn hand_to_posts(&mut self, number: usize, bytes: &[u8]) -> PromiseResult {
         let client = &mut self.peers.clients[number];
         let lost = client.emulation.received(bytes, &mut self.ledger)?;

@@ -17,7 +17,7 @@ type Publication = (usize, u64);
 /// The publications to be sent to one worker.
 pub(crate) struct FairnessCheck {
     to: usize,
-    /// Channels whose publications it must all get, and which no log delays.
+    /// Channels all of whose publications the worker must get, and which are not delayed by a log.
     channels: BTreeSet<usize>,
     waiting: Vec<Waiting>,
     served: BTreeSet<Publication>,
@@ -28,7 +28,8 @@ pub(crate) struct FairnessCheck {
 struct Waiting {
     home: usize,
     publication: Publication,
-    /// It arrived in the current turn: earlier ones of that home may be sent first.
+    /// Whether the publication arrived in the current turn. The home's own publications, made
+    /// before it, may then be sent first.
     is_new: bool,
     /// How many later publications were served before this one.
     passes: u32,
@@ -62,7 +63,8 @@ impl FairnessCheck {
                     });
                 }
             }
-            // It may have been the worker's last subscriber. In that case waiting publications for it are dropped.
+            // If this was the worker's last subscriber, publications that wait for the worker are
+            // dropped.
             WorkerMessage::Hub(HubMessage::Unsubscribe { channel, .. }) => {
                 let left = channels::find(channel);
                 let is_wildcard = channel.ends_with('*');
@@ -182,7 +184,7 @@ mod tests {
         let watch = || FairnessCheck::new(SLOW, BTreeSet::from([0]));
         let mut own = watch();
         taken(&mut own, 0);
-        // The home's own, published before that turn's messages.
+        // The home's own publications, made before the messages of that turn arrived.
         posted(&mut own, 1);
         posted(&mut own, 2);
         own.turned(HOME);

@@ -91,7 +91,7 @@ pub(crate) fn shared(setup: &Setup, me: u16, workers: u16, seed: u64) -> Context
     context(hub, requests, site(setup), seed)
 }
 
-/// Returns empty requests of a worker with this many others, and outboxes that are deterministic.
+/// Returns the empty request queues of one of `workers` workers, with deterministic outboxes.
 pub(crate) fn requests(outbox_bytes: usize, workers: u16, credits: u32) -> Requests {
     Requests::new(
         Outboxes::new(outbox_bytes).with_random(counting),

@@ -116,7 +116,8 @@ impl Lanes {
         lane.messages.push_back(carried);
     }
 
-    /// Marks data of `from` as processed by `to`. Returns whether there was as much.
+    /// Marks data of `from` as processed by `to`. Returns whether that many messages were
+    /// unprocessed.
     pub(crate) fn finish(&mut self, from: usize, to: usize, count: u32) -> bool {
         let lane = self.at(from, to);
         let left = lane.unfinished.checked_sub(count);
@@ -124,7 +125,8 @@ impl Lanes {
         left.is_some()
     }
 
-    /// Returns the items that arrive at a worker, by lane; without a salt everything in flight that is not late.
+    /// Returns the items that arrive at a worker, by lane. With a salt, some items are delayed at
+    /// random; `due` limits the number in any case.
     pub(crate) fn deliver(&mut self, to: usize, salt: Option<u32>) -> Vec<Vec<LaneMail>> {
         let mut random = Rng::with_seed(salt.unwrap_or(0).into());
         // With a salt, a message sometimes misses this turn.
@@ -137,7 +139,8 @@ impl Lanes {
                 true => random.usize(0..4),
                 false => usize::MAX,
             };
-            // The worker takes the items of a turn lane by lane, but which lane comes first is not known here.
+            // The worker takes the items of a turn lane by lane in an order that is unknown here.
+            // So that the checked order is right, all of them come from one lane.
             if self.watch.is_some() {
                 let is_first = arrived.iter().all(Vec::is_empty);
                 count = if is_first { self.messages_max } else { 0 };

@@ -1,7 +1,9 @@
-//! The observed state of a world's channels, against which everything that clients receive is checked.
+//! The observed state of a world's channels, against which everything that clients receive is
+//! checked.
 //!
-//! The ledger does not use the hub. Each publication has a number of its own in its channel. Which number is at which position
-//! is learned from the first client that receives it, and all others must receive the same number at that position.
+//! The ledger does not use the hub. Each publication has a number that is unique in its channel.
+//! The first client that receives a publication at a position determines the number at that
+//! position, and all other clients must receive the same number there.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +16,13 @@ use crate::failure::{Failure, PromiseResult, promise};
 use crate::setup::Setup;
 use crate::trace::Trace;
 
-/// Marks the sources that are clients, by their link.
+/// The bit that marks a source as a client. The other bits are the number of its link.
 pub(crate) const CLIENTS: Source = 1 << 31;
 
 /// A position in a channel: the bits of an epoch, and an offset.
 pub(crate) type RawPosition = (u64, u64);
 
-/// Publications of one source never overtake each other.
+/// The publisher of a publication. Publications of one source never overtake each other.
 pub(crate) type Source = u32;
 
 pub(crate) struct Ledger {
@@ -30,13 +32,14 @@ pub(crate) struct Ledger {
     /// The number of the process; each crash starts another one.
     pub(crate) incarnation: u32,
     pub(crate) now_ms: u64,
-    /// The successor of a publication as seen by wildcard subscribers, by the life of the process.
+    /// The successor of each publication, as seen by wildcard subscribers in one life of the
+    /// process.
     followed: BTreeMap<(u32, usize, u64), (usize, u64)>,
     history_ttl_ms: u64,
     /// The time in milliseconds until which nothing expires, because the process started with streams from a disk.
     doubt_until_ms: u64,
     is_logged: bool,
-    /// Streams are dropped for lack of room.
+    /// Whether streams may be dropped for lack of room.
     is_scarce: bool,
 }
 
@@ -68,9 +71,9 @@ struct PublicationRecord {
     source: Source,
     fate: PublicationFate,
     place: Option<RawPosition>,
-    /// The latest time at which it may have been accepted.
+    /// The latest time at which the publication may have been accepted.
     known_ms: Option<u64>,
-    /// The version of its state, with the life of the process it was published to.
+    /// The version of the published state, with the life of the process in which it was published.
     version: Option<(u32, u64)>,
 }
 
@@ -133,7 +136,7 @@ impl Ledger {
             .version
     }
 
-    /// Returns the latest version in this life that its publisher knows to have arrived.
+    /// Returns the latest version published in this life to which the publisher got a reply.
     pub(crate) fn newest_answered(&self, channel: usize) -> Option<u64> {
         let all = self.channels[channel].publications.iter();
         let answered = all.filter(|one| one.known_ms.is_some());
@@ -142,7 +145,7 @@ impl Ledger {
         of_now.map(|(_, version)| version).max()
     }
 
-    /// Its publisher has got a reply, which may be that it is outdated.
+    /// Records that the publisher got a reply, possibly that the publication is outdated.
     pub(crate) fn answered(&mut self, channel: usize, number: u64) {
         let now_ms = self.now_ms;
         let one = &mut self.channels[channel].publications[number as usize];
@@ -343,7 +346,8 @@ impl Ledger {
         };
         match &mut book.current {
             Some(current) if current.incarnation > incarnation => {}
-            // A repetition is answered with the position of the first, also if another stream has started since.
+            // A repetition gets the position of the first publication, even if another stream has
+            // begun since.
             Some(current)
                 if current.incarnation == incarnation && current.epoch != epoch && !is_new => {}
             current => *current = Some(known),
@@ -356,8 +360,8 @@ impl Ledger {
         self.channels[channel].cleared = Cleared::Somewhere;
     }
 
-    /// Records the top reported by the channel's home at rest. Clients may have learned of an earlier stream late, and
-    /// for the first time.
+    /// Records the position that the channel's home reports at rest. It replaces the known state,
+    /// since a client may have reported the position of an earlier stream last.
     pub(crate) fn settled(&mut self, channel: usize, place: RawPosition) {
         let (epoch, top) = place;
         let incarnation = self.incarnation;

@@ -99,7 +99,7 @@ impl Network {
         self.ends.get(&(worker, session)).copied()
     }
 
-    /// The transport accepts bytes of the server and leaves `unsent` ones.
+    /// Handles that the transport accepts bytes of the server, and that `unsent` bytes are left.
     pub(crate) fn take(&mut self, id: LinkId, bytes: &[u8], unsent: usize) {
         if let Some(link) = self.links.get_mut(&id) {
             link.down.extend(bytes);

@@ -348,7 +348,7 @@ impl OneWayClient {
         ledger.note_publication_position(channel, number, place, self.incarnation)
     }
 
-    /// Returns its client id in a channel, if it is connected and subscribed.
+    /// Returns the client's id in a channel, if it is connected and subscribed.
     pub(crate) fn name_in(&self, channel: usize) -> Option<String> {
         let is_in = self.phase == Phase::Online && self.reads && self.views.contains_key(&channel);
         is_in.then(|| self.name.clone())

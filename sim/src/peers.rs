@@ -1,7 +1,8 @@
-//! The remote ends of links: clients of Centrifugo's protocol, listeners of push routes, and back ends.
+//! The remote ends of links: clients of Centrifugo's protocol, listeners of push routes, and back
+//! ends.
 //!
-//! A link refers to its peer by number: clients come first, all others, and the connections for envelopes, have ranges
-//! of their own.
+//! A link refers to its peer by number. Each kind of peer has its own range of numbers, and so have
+//! connections for envelopes and dialed servers.
 
 use crate::api_client::{ApiClient, ApiProtocol, BackEndCall};
 use crate::channels::{self, CHANNELS};
@@ -94,7 +95,7 @@ impl Peers {
         all.any(|(reads, link)| !reads && link.is_some())
     }
 
-    /// Returns whether it is a client in the connected state.
+    /// Returns whether the peer is a client in the connected state.
     pub(crate) fn is_online(&self, peer: usize) -> bool {
         let client = self.clients.get(peer);
         client.is_some_and(|client| client.phase == Phase::Online)
@@ -119,7 +120,7 @@ impl Peers {
         client.link.filter(|_| is_unsure)
     }
 
-    /// Returns its link, its output, and the number of replies it waits for.
+    /// Returns the link of a peer, its output, and the number of replies that it waits for.
     fn outgoing(&mut self, peer: usize) -> Option<(Option<LinkId>, &mut Vec<u8>, usize)> {
         let outgoing = match peer {
             DIALED.. => {
@@ -255,7 +256,7 @@ impl World {
         link.is_some_and(|link| (POSTS..DIALED).contains(&link.client))
     }
 
-    /// Returns whether its client has gone without the server knowing.
+    /// Returns whether the client of a link has gone without the server knowing.
     pub(crate) fn is_silent(&self, id: LinkId) -> bool {
         let link = self.network.links.get(&id);
         link.is_some_and(|link| !link.has_client)

@@ -15,7 +15,7 @@ enum Kind {
     Number,
     Flag,
     Text,
-    /// Bytes that contain text here.
+    /// Bytes, which contain text in this simulator.
     Data,
     Message(Fields),
     /// A repeated field of messages.
@@ -250,7 +250,7 @@ fn delimited<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(message)
 }
 
-/// Returns `None` if the bytes don't form a message with these fields.
+/// Decodes a message. Returns `None` if the bytes don't form a message with these fields.
 fn decode(fields: Fields, mut bytes: &[u8]) -> Option<Value> {
     let mut object = Map::new();
     while !bytes.is_empty() {

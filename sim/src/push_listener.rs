@@ -74,14 +74,14 @@ impl PushListener {
         )
     }
 
-    /// Iterates over the channels that it requests and has.
+    /// Iterates over the channels that the listener gets, requested or not.
     pub(crate) fn channels(&self) -> impl Iterator<Item = usize> {
         let (_, _, names) = ROUTES[self.number % ROUTES.len()];
         let asked = names.iter().filter_map(|name| channels::find(name));
         asked.chain(self.own_channel())
     }
 
-    /// The personal channel comes without a request.
+    /// Returns the personal channel, which the listener gets without a request.
     fn own_channel(&self) -> Option<usize> {
         (self.promised == DeliveryGuarantee::All).then(|| channels::own_channel(self.number))
     }
@@ -112,7 +112,7 @@ impl PushListener {
         self.views.clear();
     }
 
-    /// Whether the client was notified that it is connected.
+    /// Handles the notification that the listener is connected.
     fn begin(&mut self, ledger: &mut Ledger) {
         self.phase = Phase::Online;
         for channel in self.channels().collect::<Vec<_>>() {
@@ -269,7 +269,7 @@ impl PushListener {
 
     /// Checks the state at rest.
     pub(crate) fn check(&self, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
-        // It has not read the available data.
+        // The listener has not read the available data.
         if !self.reads {
             return Ok(());
         }

@@ -51,10 +51,11 @@ pub fn explore(seed: u64) -> Result<WorldSummary, Box<BrokenWorld>> {
     run(&setup, &all).map_err(|broken| report(setup, &all, broken))
 }
 
-/// Runs the world of a seed with serialised messages between workers, where these are also messages between nodes.
+/// Runs the world of a seed, with those messages between workers serialised that also exist between
+/// nodes.
 ///
 /// # Errors
-/// As [`explore`].
+/// The same as those of [`explore`].
 pub fn explore_serialized(seed: u64) -> Result<WorldSummary, Box<BrokenWorld>> {
     let setup = Setup {
         as_bytes: true,
@@ -67,7 +68,7 @@ pub fn explore_serialized(seed: u64) -> Result<WorldSummary, Box<BrokenWorld>> {
 /// Runs the world of a seed with only the actions at the given indices.
 ///
 /// # Errors
-/// As [`explore`].
+/// The same as those of [`explore`].
 pub fn replay(seed: u64, places: &[usize]) -> Result<WorldSummary, Box<BrokenWorld>> {
     let setup = Setup::new(seed);
     let all = chosen(&actions(&setup, ACTIONS), places);

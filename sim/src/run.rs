@@ -27,8 +27,8 @@ pub(crate) fn run(setup: &Setup, actions: &[Action]) -> Result<report::WorldSumm
     run_on(simulated_driver::begin, setup, actions, &mut |_, _| Ok(()))
 }
 
-/// As [`run`], with workers started by `begin`; `watch` gets the trace before each step, before the end
-/// (`actions.len()`) and after it, and can stop the world with an error.
+/// Does the same as [`run`], with workers started by `begin`. `watch` gets the trace before each
+/// step, before the end (`actions.len()`) and after it, and can stop the world with an error.
 pub(crate) fn run_on(
     begin: StartWorkers,
     setup: &Setup,

@@ -28,7 +28,8 @@ const ROUNDS_MAX: usize = 20_000;
 const STEP_MS: u64 = 500;
 
 impl World {
-    /// Lets everything in flight arrive, with `is_long` also timeouts, and checks.
+    /// Waits until everything in flight has arrived, with `is_long` also until timeouts have
+    /// passed, and checks the invariants at rest.
     pub(crate) fn settle(&mut self, is_long: bool, has_slow: bool) -> PromiseResult {
         self.wait_for_drain()?;
         if !has_slow {
@@ -137,7 +138,8 @@ impl World {
         self.rest_without(&StalledParts::default())
     }
 
-    /// Does the same while some parts are stalled: runs until everything else waits for these parts.
+    /// Does the same as [`rest`](Self::rest) while some parts are stalled: runs until everything
+    /// else waits for these parts.
     pub(crate) fn rest_without(&mut self, still: &StalledParts) -> PromiseResult {
         for _ in 0..ROUNDS_MAX {
             let mut moved = false;

@@ -35,7 +35,8 @@ pub(crate) struct Setup {
     pub(crate) history_ttl_ms: u64,
     /// History limit of all channels in bytes.
     pub(crate) history_bytes_max: usize,
-    /// Channels that keep a [log](crate::channels::Kind::Log) have a sufficient budget of their own.
+    /// Whether channels of kind [`Log`](crate::channels::Kind::Log) have their own, sufficient
+    /// budget.
     pub(crate) has_reserve: bool,
     /// Maximum padding of a publication.
     pub(crate) pad_max: u16,
@@ -48,7 +49,7 @@ pub(crate) struct Setup {
     pub(crate) decides: u64,
     /// Two bits per client: its transport.
     pub(crate) carriers: u64,
-    /// Messages that are also messages between nodes are serialised.
+    /// Whether messages that also exist between nodes are serialised.
     pub(crate) as_bytes: bool,
     pub(crate) weights: Weights,
 }
@@ -89,10 +90,10 @@ pub(crate) struct Weights {
 /// A time in milliseconds that is longer than any world lasts.
 pub(crate) const FOREVER_MS: u64 = 1 << 40;
 
-/// A number of publications that is larger than any world publishes.
+/// A history limit in bytes that no world reaches.
 const PLENTY_BYTES: usize = 1 << 30;
 
-/// The history limit where it is scarce.
+/// The history limit in worlds where memory is scarce.
 const SCARCE_BYTES: usize = 8_000;
 
 /// More than all publications kept by a log, on each of four workers.
@@ -107,7 +108,7 @@ impl Setup {
         let mut one_in = |count: u32| random.u32(0..count) == 0;
         let (is_short_lived, is_scarce, is_logged) = (one_in(5), one_in(6), one_in(2));
         let (is_calm, is_slow, is_crowded) = (one_in(4), one_in(3), one_in(5));
-        // Lanes are full while subscribers come and go.
+        // In such worlds lanes are full while subscribers come and go.
         let is_hasty = one_in(5);
         let is_patient = one_in(4);
         let has_reserve = is_scarce && more.bool();
@@ -115,7 +116,8 @@ impl Setup {
         let upset = u32::from(!is_calm);
         Self {
             seed,
-            // Fan-outs to few subscribers of a worker are immediate: some worlds have many on few workers.
+            // Fan-outs to few subscribers of a worker are immediate, so some worlds have many
+            // clients on few workers.
             workers: random.u16(if is_crowded { 1..=2 } else { 1..=4 }),
             clients: random.usize(if is_crowded { 20..=40 } else { 2..=7 }),
             listeners: random.usize(0..=6),
@@ -216,7 +218,8 @@ impl Setup {
         usize::from(self.pad_max) + 40
     }
 
-    /// Returns whether channels of this kind lose publications only by their number.
+    /// Returns whether channels of this kind lose publications only because of the limit on their
+    /// number.
     pub(crate) fn is_lasting(&self, kind: Kind) -> bool {
         let has_room = !self.is_scarce() || (self.has_reserve && kind == Kind::Log);
         self.history_ttl_ms == FOREVER_MS && has_room

@@ -1,7 +1,8 @@
-//! The simulator's own driver of the real [worker](veche_worker::Worker): transports and lanes in memory.
+//! The simulator's own driver of the real [worker](veche_worker::Worker): transports and lanes in
+//! memory.
 //!
-//! The inputs of a world arrive here, and the outputs of the worker to the network, other workers and the disk leave.
-//! No step of a turn is implemented here.
+//! A world passes its inputs in. The worker's outputs to the network, other workers and the disk
+//! are passed back. No step of a turn is implemented here.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -167,7 +168,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// Reports buffers that were sent completely, and the fall below low water.
+    /// Reports buffers that were sent completely, and that the queue fell below its low-water mark.
     fn left(&mut self, left: SentBuffers, now: Now, out: &mut Vec<WorkerOutput>) {
         let SentBuffers {
             id,
@@ -251,7 +252,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// Accepts only on these listeners from now on.
+    /// Sets which listeners accept connections from now on.
     fn set_accepting(&mut self, accepting: AcceptPolicy, out: &mut Vec<WorkerOutput>) {
         let before = std::mem::replace(&mut self.accepting, accepting);
         let listeners = &self.worker.shared().config.listeners;
@@ -264,8 +265,8 @@ impl SimulatedDriver {
         }
     }
 
-    /// In a drain, closes connections of back ends once there are no clients, and all connections once the process has nothing
-    /// left to wait for.
+    /// In a drain, makes push listeners stop accepting once the process has no clients, and all
+    /// listeners once its services have ended.
     fn settle_accepting(&mut self, out: &mut Vec<WorkerOutput>) {
         if self.accepting == AcceptPolicy::Nothing || !self.worker.is_draining() {
             return;

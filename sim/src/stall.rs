@@ -1,7 +1,9 @@
-//! Stalls for many rounds: a worker without turns, late messages, a log that writes nothing, clients that do not read.
-//! Everything independent of the stall must make progress, and waiters are served in order.
+//! Stalls for many rounds: a worker without turns, late messages, a log that writes nothing,
+//! clients that do not read. Everything independent of the stall must make progress, and waiters
+//! are served in order.
 //!
-//! Each begins with the world at rest, so that the affected parts are known, and brings it to rest again.
+//! Each stall begins with the world at rest, so that the affected parts are known, and brings it to
+//! rest again.
 
 mod late;
 mod others;

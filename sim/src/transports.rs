@@ -1,7 +1,9 @@
-//! The transports of one worker with the guarantees of a real driver: queues, timers, pauses, reported closes.
+//! The transports of one worker with the guarantees of a real driver: queues, timers, pauses,
+//! reported closes.
 //!
-//! Inputs are recorded; events are delivered in a deterministic order, which is that of `veche_net::Simulated` without
-//! random choices. Bytes go no further: those that a transport has accepted are a [`WorkerOutput`].
+//! Inputs are recorded; events are delivered in a deterministic order, which is that of
+//! `veche_net::Simulated` without random choices. The bytes that a transport has accepted are
+//! reported as a [`WorkerOutput`].
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -21,17 +23,18 @@ pub(crate) struct SimulatedTransports {
     dialed: VecDeque<(ConnectionId, u16)>,
     /// Listeners that don't accept.
     closed: BTreeSet<u16>,
-    /// Connected, but not reported yet.
+    /// Dialed transports that are connected, but not reported yet.
     accepted_dials: Vec<ConnectionId>,
 }
 
 struct Transport {
     id: ConnectionId,
-    /// The other server has not accepted yet.
+    /// Whether the other server has not accepted the connection yet.
     is_connecting: bool,
     is_paused: bool,
     timer_ms: Option<u64>,
-    /// The peer's bytes that were not received, in their original pieces, and its FIN after them.
+    /// The peer's bytes that were not received yet, in their original pieces. A FIN may follow
+    /// them.
     pieces: VecDeque<Vec<u8>>,
     is_finished: bool,
     has_ended: bool,
@@ -41,7 +44,8 @@ struct Transport {
     /// Sent bytes of the first buffer.
     front_sent: usize,
     unsent: usize,
-    /// The queue was above low water, so `Drained` is due.
+    /// Whether the queue was above its low-water mark, so that `Drained` is due when it falls
+    /// below.
     was_high: bool,
     is_shut_down: bool,
     /// The end of the transport, which is delivered last: whether the peer has reset it.
@@ -64,7 +68,8 @@ pub(crate) enum PeerEvent {
 }
 
 impl SimulatedTransports {
-    /// Creates an empty set; transports to other servers accept `room_bytes` before these read.
+    /// Creates an empty set. Transports to other servers accept `room_bytes` before those servers
+    /// read.
     pub(crate) fn new(low_water_bytes: usize, room_bytes: usize) -> Self {
         Self {
             low_water_bytes,
@@ -78,14 +83,14 @@ impl SimulatedTransports {
         }
     }
 
-    /// Opens a transport to a listener, which has not accepted it yet.
+    /// Opens a transport to a listener, which accepts it later.
     pub(crate) fn dial(&mut self, listener: u16, room: usize) -> ConnectionId {
         let id = self.add(room, false);
         self.dialed.push_back((id, listener));
         id
     }
 
-    /// Opens a transport to another server, which has not accepted it yet.
+    /// Opens a transport to another server, which accepts it later.
     pub(crate) fn connect(&mut self) -> ConnectionId {
         self.add(self.room_bytes, true)
     }
@@ -133,7 +138,7 @@ impl SimulatedTransports {
         self.live(id).is_some()
     }
 
-    /// Returns whether it receives.
+    /// Returns whether a transport is open and not paused.
     pub(crate) fn receives(&self, id: ConnectionId) -> bool {
         let transport = self.all.get(id.index as usize).and_then(Option::as_ref);
         transport.is_some_and(|one| one.id == id && one.closing.is_none() && !one.is_paused)

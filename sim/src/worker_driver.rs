@@ -1,8 +1,9 @@
 //! The interface between a world and the driver of its workers: inputs of a worker, and its outputs.
 //!
-//! A world knows workers only by [`WorkerDriver`]. [`crate::worker`] is the simulator's own; the server's tests implement it
-//! with the server's driver on `veche_net::Simulated` and mailboxes. Both must produce the same [`WorkerOutput`]s in the same
-//! order for the same calls, so everything that a world can observe passes through here.
+//! A world knows workers only by [`WorkerDriver`]. `simulated_driver` is the simulator's own; the
+//! server's tests implement it with the server's driver on `veche_net::Simulated` and mailboxes.
+//! Both must produce the same [`WorkerOutput`]s in the same order for the same calls, so everything
+//! that a world can observe passes through here.
 //!
 //! To add an input, add a method or a field of [`TurnInput`]; to add an output, a variant of [`WorkerOutput`] with its text in
 //! [`WorkerOutput::note`]. Then extend both implementations.
@@ -74,11 +75,11 @@ pub enum TransportInput {
 pub struct TurnInput {
     /// The clock during the turn.
     pub now: Now,
-    /// By worker: data sent there that is not processed.
+    /// By receiving worker, the number of data messages that were sent and are not processed yet.
     pub unfinished: Vec<u32>,
     /// Items that arrive by each lane, by sender; the control side comes last.
     pub mail: Vec<Vec<LaneMail>>,
-    /// The last durable batch of the log, if that is news.
+    /// The last durable batch of the log, if the worker was not told yet.
     pub durable: Option<u64>,
     /// Events of the engine outside the process, if there is one.
     pub engine: Vec<Event>,
@@ -89,7 +90,7 @@ pub struct TurnInput {
 /// An event that a transport reports to its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportEvent {
-    /// A listener accepted it.
+    /// A listener accepted the transport.
     Accepted,
     /// A dialed connection is established.
     Connected,
@@ -105,9 +106,9 @@ pub enum TransportEvent {
     Drained,
     /// The transport's timer fired.
     Timer,
-    /// It was closed as requested, or reset.
+    /// The transport was closed as requested, or reset.
     Closed {
-        /// Whether the peer reset it.
+        /// Whether the peer reset the transport.
         is_reset: bool,
     },
 }
@@ -115,7 +116,7 @@ pub enum TransportEvent {
 /// An output of a worker and its transports, in order.
 #[derive(Debug)]
 pub enum WorkerOutput {
-    /// A turn begins, which could have waited this many milliseconds for an event; `None`: forever.
+    /// A turn begins. Without events it could have waited this many milliseconds; `None`: forever.
     Waits(Option<u64>),
     /// A transport reports an event to its worker.
     Event(ConnectionId, TransportEvent),
@@ -152,7 +153,7 @@ pub enum WorkerOutput {
     Ordered(Vec<Order>),
     /// Messages to another worker, in order.
     Posted(usize, Vec<WorldMessage>),
-    /// This much data of another worker was processed.
+    /// This much data of another worker was processed, in messages.
     Finished(usize, u32),
 }
 

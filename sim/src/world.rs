@@ -267,7 +267,8 @@ impl World {
         id
     }
 
-    /// Removes a client's end of its link, which it notices.
+    /// Removes the client's end of a link, and notifies the client. With `ends` the server gets a
+    /// FIN.
     pub(crate) fn drop_client(&mut self, id: LinkId, ends: bool) {
         let mut unsure = None;
         if let Some(link) = self.network.links.get_mut(&id)
@@ -283,7 +284,7 @@ impl World {
         }
     }
 
-    /// Removes the server's end of a link, which it notices.
+    /// Removes the server's end of a link. The server's transport notices a reset.
     pub(crate) fn drop_server(&mut self, id: LinkId) {
         if let Some((worker, session)) = self.network.detach(id) {
             self.arrive(worker, session, TransportInput::Reset);

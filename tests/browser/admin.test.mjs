@@ -13,7 +13,7 @@ const { VECHE_BIN, VECHE_SHOTS } = process.env;
 const KEY = "the-operator's-own-key";
 const API_KEY = "the-back-end's-own-key";
 const HOSTILE = "room:<img src=x onerror=alert(1)>";
-/** Two tables, one of them with a name that means harm. */
+/** Two tables, one of them with a malicious name. */
 const TABLES = `
 local veche = require "veche"
 local columns = { name = "string", mark = "u8?" }
@@ -106,7 +106,7 @@ async function open(options = {}) {
   return opened;
 }
 
-/** Opens a WebSocket of a user, with what it hears and how it ends under that name. */
+/** Opens a user's WebSocket; `sockets[name]` records its messages and its close code. */
 const client = (name, user, ...channels) =>
   clients.evaluate(([name, user, channels]) => new Promise((done, fail) => {
     const query = new URLSearchParams([["user", user], ...channels.map((channel) => ["channel", channel])]);

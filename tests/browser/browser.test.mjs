@@ -27,7 +27,7 @@ before(async () => {
 
 after(() => browser?.close());
 
-/** A page in a context of its own, connected as `user`. */
+/** Opens a page in its own browser context, connected as `user`. */
 async function open(user, { by, without, becomes = "open", ...options } = {}) {
   const context = await browser.newContext({ viewport: DESKTOP, ...options });
   const page = await context.newPage();
@@ -47,7 +47,7 @@ async function open(user, { by, without, becomes = "open", ...options } = {}) {
 const state = (page, name) => page.waitForSelector(`body[data-state=${name}]`);
 const bodies = (page) => page.locator(".push-body").allTextContents();
 
-/** `text` shows on `page` as its newest push, within the default timeout. */
+/** Waits until `page` shows `text` as its newest push. */
 const shows = (page, text) =>
   page.waitForFunction((wanted) => document.querySelector(".push-body")?.textContent === wanted, text);
 
@@ -244,7 +244,7 @@ test("the server has stopped: the page reports it, and reconnects on a click onc
   try {
     process.kill(Number(VECHE_PID), "SIGTERM"); // the second one ends it at once
   } catch {
-    // It had ended already.
+    // The server had ended already.
   }
   await ended;
   await anna.waitForFunction(() => /Nothing answers/.test(document.getElementById("status-text").textContent), null, { timeout: 30_000 });
@@ -268,7 +268,7 @@ test("the server has stopped: the page reports it, and reconnects on a click onc
 
 test("no page complained", () => assert.deepEqual(complaints, []));
 
-/** Phone and desktop, light and dark, with what a visitor sees after a minute. */
+/** Takes screenshots of typical content: on phone and desktop, light and dark. */
 async function shots() {
   for (const [name, viewport] of Object.entries({ desktop: DESKTOP, phone: PHONE })) {
     for (const colorScheme of ["light", "dark"]) {

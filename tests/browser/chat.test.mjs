@@ -1,6 +1,7 @@
-// examples/chat as it stands, in two Chromiums: Ann and Bob register, find each other, one accepts the other's invitation,
-// they talk, see what was delivered and read, who types and who is there; Ann's way to the server is cut, and nothing is
-// lost. Dialogues are left, and another site's page logs nobody out. run.sh passes the binary.
+// examples/chat, unchanged, in two Chromiums: Ann and Bob register and find each other, one accepts
+// the other's invitation, and they talk and see what was delivered and read, who is typing and who
+// is online. Ann's connection is cut, and nothing is lost. Dialogues are left, and a page of
+// another site can't log a user out. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -111,7 +112,7 @@ async function shows(page, expected, timeout = 30_000) {
 /** The flag of `veche push` for this text. */
 const json = (data) => (data.startsWith("not") ? [] : ["--json"]);
 
-/** The state of my last message. */
+/** Waits until the user's own last message has this state. */
 const lastBecomes = (page, state) =>
   page.waitForFunction((wanted) => [...document.querySelectorAll("#messages .mine")].at(-1)?.dataset.state === wanted, state);
 
@@ -255,7 +256,7 @@ test("a reloaded page shows all messages and their marks", { skip }, async () =>
 });
 
 test("the sender can't be forged, and dialogues of other users can't be entered", { skip }, async () => {
-  // Eve, with the SDK and a token of her own.
+  // Eve uses the SDK directly, with her own token.
   const eve = await open(browsers[1], site);
   await enter(eve, "eve");
   await isAt(eve, "chat");
@@ -274,7 +275,7 @@ test("the sender can't be forged, and dialogues of other users can't be entered"
     for (const channel of ["dialog:#ann,bob", "people:all", "#ann"]) {
       codes.push(await client.publish(channel, { said: { id: "1", text: "I am Bob" } }).catch(({ code }) => code));
     }
-    // In a dialogue of her own she can write whatever she likes: that it is hers, the server says.
+    // In her own dialogue Eve may write any text; the server names her as the author.
     const own = client.newSubscription("dialog:#ann,eve");
     own.subscribe();
     await own.ready();
@@ -282,7 +283,7 @@ test("the sender can't be forged, and dialogues of other users can't be entered"
     const forged = { said: { id: "1", text: "I am Bob", by: "bob" }, info: { user: "bob" }, user: "bob" };
     await own.publish(forged);
     await own.publish(forged); // as after a tunnel that has swallowed the answer: it is shown once
-    // What makes no sense breaks no page.
+    // Invalid data must not break the page of the other user.
     for (const data of [null, 7, "text", [], { said: 1 }, { said: { id: {}, text: [] } }, { read: 1e9 }, { delivered: "x" }]) {
       await own.publish(data);
     }
@@ -316,7 +317,7 @@ test("invitations are declined and withdrawn, dialogues are left, and either use
   await becomes(dan, "#leave", "Take back");
   await dan.click("#leave");
   await Promise.all([isGone(dan, "eda"), isGone(eda, "dan")]);
-  // Declined: when Dan tries again, the page reports it.
+  // After Eda has declined, the page reports that Dan can't invite her again.
   await talkTo(dan, "eda");
   await say(dan, "Good day again.");
   await eda.click('#invitations a[href="#dan"]');
@@ -325,7 +326,7 @@ test("invitations are declined and withdrawn, dialogues are left, and either use
   await dan.waitForFunction(() => /is over/.test(document.getElementById("fault").textContent));
   await say(dan, "Please.");
   await dan.waitForFunction(() => /eda does not want/.test(document.getElementById("fault").textContent));
-  // Eda may invite him. He answers, and so accepts; then he leaves.
+  // Eda may still invite Dan. He accepts by answering; then he leaves.
   await talkTo(eda, "dan");
   await say(eda, "Now I have time.");
   await dan.waitForSelector('#invitations a[href="#eda"]');

@@ -1,5 +1,5 @@
-// `veche dev` on a copy of examples/rooms, in Chromium: what is broken shows on the page with its place, goes when it is
-// mended, and nobody loses the connection meanwhile. run.sh passes the binary.
+// `veche dev` on a copy of examples/rooms, in Chromium: the page shows errors with their location
+// until they are fixed, and no client loses its connection meanwhile. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -75,7 +75,7 @@ const told = async (page, title) => {
   return panel(page).innerText();
 };
 
-/** The panel lies within the page, and nothing of it is cut off sideways. */
+/** Checks that the panel lies within the page and is not cut off at its sides. */
 async function fits(page) {
   const [box, view] = [await panel(page).boundingBox(), page.viewportSize()];
   assert.ok(box.x >= 0 && box.x + box.width <= view.width, JSON.stringify(box));

@@ -1,5 +1,5 @@
-// A page that listens with a plain EventSource, in Chromium: what is published while it is cut off comes when the browser
-// has connected again by itself, once and in order. run.sh passes the binary.
+// A page with a plain EventSource, in Chromium: publications that it misses while disconnected
+// arrive once and in order after the browser has reconnected on its own. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -72,7 +72,7 @@ async function call(method, body) {
 
 const publish = (channel, data) => call("publish", { channel, data });
 
-/** What the page has heard since it began, each as `JSON.parse` gives it. */
+/** Returns all messages that the page has received, parsed as JSON. */
 const heard = () => page.evaluate(() => window.heard);
 const hears = (count) => page.waitForFunction((wanted) => window.heard.length >= wanted, count);
 const connects = (count) =>
@@ -96,12 +96,12 @@ test("a browser that was disconnected recovers everything that it missed", async
     await hears(cut + expected.length);
     await call("disconnect", { user: "ann", disconnect: { code: 4000, reason: "try again" } });
     await page.waitForFunction(() => window.source.readyState === EventSource.CONNECTING);
-    // The browser waits a little before it connects again.
+    // The browser waits before it reconnects, so these publications are missed.
     for (const [channel, data] of [["chat:1", "a"], ["chat:2", "b"], ["#ann", "c"], ["chat:1", "d"]]) {
       await publish(channel, `${data} ${cut}`);
     }
     await connects(cut + 1);
-    // Channel by channel, each in its order.
+    // The publications are recovered channel by channel, in the order of each channel.
     expected.push(["#ann", `c ${cut}`], ["chat:1", `a ${cut}`], ["chat:1", `d ${cut}`], ["chat:2", `b ${cut}`]);
     await page.waitForFunction((wanted) => window.heard.filter((push) => push.pub).length >= wanted, expected.length);
   }
@@ -113,7 +113,7 @@ test("a browser that was disconnected recovers everything that it missed", async
   for (const { connect } of returns) {
     assert.ok(Object.values(connect.subs).every((sub) => sub.recovered), JSON.stringify(connect.subs));
   }
-  // The end was reported too.
+  // The page was also told why it was disconnected.
   const ends = all.filter((push) => push.disconnect);
   assert.deepEqual(ends[0].disconnect, { code: 4000, reason: "try again" });
 });

@@ -1,5 +1,5 @@
-// `veche new --template php` and `php-chat` under `veche dev`, in Chromium: the echo of the handler in PHP, and a chat of two
-// users that register, log in and out. run.sh passes the binary.
+// The templates `php` and `php-chat` of `veche new` under `veche dev`, in Chromium: the PHP handler
+// echoes messages, and two chat users register, log in and log out. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -16,7 +16,7 @@ const complaints = [];
 const started = []; // [server, folder]
 let browser, ann, bob, chat;
 
-/** Makes a folder of a template and serves it. Returns the address of its site. */
+/** Creates a folder from a template and serves it. Returns the address of its site. */
 async function serve(template) {
   const parent = mkdtempSync(join(tmpdir(), "veche-php-"));
   execFileSync(VECHE_BIN, ["new", "site", "--template", template], { cwd: parent });

@@ -1,4 +1,5 @@
-// examples/rooms as it stands, in Chromium: two people in two browsers, their names, their words, a server that dies.
+// examples/rooms, unchanged, in Chromium: two people in two browsers, their names, their messages,
+// a server that dies.
 // run.sh passes the binary.
 
 import assert from "node:assert/strict";
@@ -116,7 +117,7 @@ test("new code takes over while people talk", async () => {
   const script = join(folder, "app.lua");
   writeFileSync(script, readFileSync(script, "utf8").replace("text = text })", 'text = text .. "!" })'));
   execFileSync(VECHE_BIN, ["reload"], { cwd: folder });
-  // Each worker takes it over in a moment of its own.
+  // The workers load the new code at different times.
   for (let tries = 0; tries < 100 && !(await lastLine(boris)).endsWith("!"); tries++) {
     await say(anna, "new");
     await boris.waitForTimeout(50);

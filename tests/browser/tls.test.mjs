@@ -1,5 +1,5 @@
-// wss:// and https:// in Chromium, with a certificate of the test's own: the demo's page, a push, a certificate that is
-// renewed while the page is open. run.sh passes the binary.
+// wss:// and https:// in Chromium, with the test's own certificate: the demo page, a push, and a
+// renewal of the certificate while the page is open. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";

@@ -28,7 +28,8 @@ HOME = pathlib.Path(os.environ.get("VECHE_AUTOBAHN", pathlib.Path.home() / ".cac
 
 PLAIN = [["1.*", "2.*", "3.*", "4.*", "5.*", "7.*", "10.*"], ["6.*"], ["9.*"]]
 SAMPLE = [f"{section}.{case}" for section in [*(f"12.{n}" for n in range(1, 6)), *(f"13.{n}" for n in range(1, 8))] for case in (1, 2, 3, 4, 11)]
-# Each list is one process: wstest uses one core and waits a lot, and sections 12 and 13 take minutes.
+# Each list is run by its own process, because wstest uses one core and often waits; sections 12 and
+# 13 take minutes.
 SETS = {"fast": PLAIN, "quick": [*PLAIN, SAMPLE], "all": [*PLAIN, ["12.*"], ["13.*"]]}
 COUNTS = {"fast": 301, "quick": 361, "all": 517}
 

@@ -101,7 +101,7 @@ async def use(server, is_binary):
     own = await soon(pushed.publications.get())
     assert own.channel == f"#{user}" and unwrap(own.pub.data) == {"yours": True}, own
 
-    # It is away for a while, and has missed nothing.
+    # The client disconnects for a while and recovers everything.
     await client.disconnect()
     for number in (2, 3):
         publish(server, channel, {"n": number})

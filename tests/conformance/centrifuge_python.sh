@@ -1,6 +1,7 @@
 #!/bin/bash
-# Centrifugo's public Python client, as it is, against a real server. Takes VECHE_BIN, by default the newest of
-# target/*/veche. Exit 3 where the client is not installed and can't be had.
+# Runs Centrifugo's public Python client, unmodified, against a real server. Takes VECHE_BIN, by
+# default the newest of target/*/veche. Exits with 3 if the client is neither installed nor
+# available.
 set -euo pipefail
 cd "$(dirname "$0")"
 python=$(../setup/pypi.sh centrifuge-python) || { echo "SKIPPED: PyPI centrifuge-python can't be installed"; exit 3; }

@@ -270,7 +270,7 @@ def run(server, words):
     for name, data, statuses, after in CASES:
         if wanted(name):
             count(name, check, server, data, statuses, after, False)
-            # Long ones prove nothing more when they come in single bytes, they only take long.
+            # Long inputs byte by byte would take long and test nothing more.
             if len(data) < 2000:
                 count(f"{name}, byte by byte", check, server, data, statuses, after, True)
     for function in CHECKS:

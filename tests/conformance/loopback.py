@@ -1,4 +1,4 @@
-# Python 2.7: wstest, with its server modes bound to 127.0.0.1 instead of every address.
+# Runs wstest (Python 2.7) with its server modes bound to 127.0.0.1 instead of every address.
 import autobahn.twisted.websocket as websocket
 
 listen = websocket.listenWS

@@ -7,7 +7,7 @@ if [ -x "$home/bin/wstest" ]; then
   exit 0
 fi
 
-# A pyenv shim answers to the name without being a Python: only one that runs counts.
+# A pyenv shim may exist without its Python, so the interpreter is run as a test.
 python=${PY27:-}
 if [ -z "$python" ]; then
   for candidate in python2.7 "$(pyenv prefix 2.7.18 2>/dev/null || true)/bin/python"; do

@@ -39,7 +39,7 @@ handler = "static"
 root = "{folder}/www"
 """
 
-# What each does beside its name: where to, and how slowly.
+# Options of slowhttptest for each of its modes: how slowly it sends or reads.
 MODES = {
     "H": ["-i", "2", "-x", "24"],
     "B": ["-i", "2", "-x", "24", "-s", "100000"],
@@ -69,7 +69,7 @@ class Probe(threading.Thread):
 
 def attack(mode, server):
     """A line to print, and the errors."""
-    # Bodies go to where they are waited for: the API.
+    # Slow bodies are sent to the API, which waits for request bodies.
     port, path = (server.internal_port, "api/push") if mode == "B" else (server.port, "large.bin")
     probe = Probe(server.port)
     probe.start()
@@ -81,7 +81,7 @@ def attack(mode, server):
         rows = open(f"{folder}/out.csv").read().splitlines()
     probe.over.set()
     probe.join()
-    # Seconds, closed, pending, connected, service available.
+    # Columns: seconds, closed, pending, connected, service available.
     samples = [[int(field) for field in row.split(",")] for row in rows if re.match(r"[\d,]+$", row)]
     problems = probe.problems[:3]
     if not samples or max(sample[3] for sample in samples) < CONNECTIONS / 4:

@@ -31,7 +31,8 @@ root = "{folder}/www"
 
 ABOVE_LOW = {"MEDIUM", "HIGH", "CRITICAL", "FATAL"}
 
-# Findings about a certificate that no public authority has signed, for a name that is in no public list.
+# Findings that are due to the test's certificate: it is not from a public authority, and its name
+# is in no public list.
 OF_THE_TEST = {
     "cert_chain_of_trust": "the test's own authority",
     "cert_revocation": "the test's own authority has no list",
@@ -77,7 +78,7 @@ def main():
     bad = [finding for finding in findings if finding["severity"] in ABOVE_LOW and finding["id"] not in OF_THE_TEST]
     for finding in bad:
         print(f"FAILED {finding['id']}: {finding['severity']}: {finding['finding']}")
-    # The checks that ran at all: an aborted run has no findings either.
+    # The checks that have run; an aborted run would have no findings.
     looked = {finding["id"] for finding in findings}
     missing = {"TLS1", "TLS1_3", "cipher_order", "heartbleed", "ROBOT", "secure_client_renego", "BREACH"} - looked
     if missing or panicked:

@@ -76,7 +76,7 @@ class Veche:
 
     def __exit__(self, *_):
         if self.process.poll() is None:
-            # Twice: do not wait for clients that are done anyway.
+            # A second TERM makes the server stop without waiting for clients.
             self.process.terminate()
             try:
                 self.process.wait(2)
@@ -88,7 +88,7 @@ class Veche:
                     self.process.kill()
                     self.process.wait()
         if not os.environ.get("KEEP"):
-            # The log is wanted for the message of a failed start.
+            # The end of the log is kept for the message about a failed start.
             self._tail = self.log_tail()
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from .stores import until
 from .world import now
 
-# The longest time in which clients of a dead node are on another one, and in which its members are gone from presence. The
-# second is the lease and the interval at which the others look.
+# Maximum times until clients of a dead node are connected to another node, and until its members
+# are gone from presence. The second is the sum of the lease and of the interval at which other
+# nodes check it.
 ELSEWHERE_S = 3.0
 PRESENCE_S = 12.0
 # Longer than a node waits for a reply.
@@ -24,7 +25,8 @@ class Case:
     sentinel: bool = False
     # Checks of echo latency and memory; nodes that were killed are excluded.
     has_all_nodes: bool = True
-    # Nodes have to log the trouble: it is none to them if Redis only forgets, or is slow within the limit of a reply.
+    # Whether nodes have to log the fault. They do not notice it if Redis only loses data, or
+    # replies late but in time.
     is_logged: bool = True
 
 

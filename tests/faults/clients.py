@@ -12,7 +12,7 @@ HANDSHAKE = (
     b"GET /connection/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-# From this code on an unsubscription asks the client to subscribe again.
+# Unsubscribe codes from this one on make the client subscribe again.
 RESUBSCRIBE = 2500
 
 

@@ -5,9 +5,9 @@ import os
 import random
 
 PIECE = 64 << 10
-# Beyond that many pieces a direction that is held back stops reading.
+# Number of pieces that a held direction buffers; then it stops reading.
 HELD_MAX = 4096
-# How late each piece is in each direction while the fault is a delay.
+# Range of the delay of each piece in each direction, in seconds, for the fault "delay".
 DELAY_S = (0.15, 0.25)
 
 

@@ -10,7 +10,8 @@ import socket
 import subprocess
 import tempfile
 
-# Below the ports that the system gives to connections, so that none of these has the port of a server that is down.
+# Below the range from which the system assigns ports, so that no connection takes the port of a
+# server that is down.
 PORTS = range(20_000, 32_000)
 given = set()
 
@@ -51,7 +52,8 @@ class Redis:
         await self.launch(["redis-server", *self.arguments])
 
     async def launch(self, command):
-        # SIGXFSZ stays ignored: a file that may not grow is an error, as a full disk is.
+        # Python ignores SIGXFSZ, and Redis inherits that: a file at its size limit is then an
+        # error, like a full disk.
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, restore_signals=False, cwd=self.folder

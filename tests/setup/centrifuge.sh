@@ -1,5 +1,6 @@
 #!/bin/bash
-# Centrifugo's public JavaScript client, as the tests of its protocol use it, when it is missing: from the npm registry.
+# Installs Centrifugo's public JavaScript client for the protocol tests from the npm registry, if it
+# is missing.
 set -euo pipefail
 cd "$(dirname "$0")/../conformance/centrifuge"
 wanted=$(sed -n 's/.*"centrifuge": "\(.*\)".*/\1/p' package.json)

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Centrifugo's public JavaScript client for pages, from the npm registry: into examples/chat, whose page shows an
+# Installs Centrifugo's public JavaScript client for pages, from the npm registry, into
+# examples/chat, whose page shows an
 # error without it, and into web/vendor, whose files are built into the binary for the demo page, where it is optional.
 # Exits with 1 if the registry can't be reached. Prints nothing if the files exist.
 set -euo pipefail
@@ -23,12 +24,12 @@ trap 'rm -rf "$work"' EXIT
 curl -fsS --retry 2 -o "$work/package.tgz" "https://registry.npmjs.org/centrifuge/-/centrifuge-$version.tgz"
 echo "$sha512  $work/package.tgz" | sha512sum --check --quiet
 tar -xzf "$work/package.tgz" -C "$work"
-# Its source map stays away, and so does the line that asks for it.
+# The source map is not installed, so the line that refers to it is removed.
 sed -i '/^\/\/# sourceMappingURL=/d' "$work/package/dist/centrifuge.js"
 echo "$version" > "$work/VERSION"
 for folder in "${folders[@]}"; do
   mkdir -p "$folder"
   install -m 644 "$work/package/dist/centrifuge.js" "$work/package/LICENSE" "$work/VERSION" "$folder/"
 done
-# Cargo knows only of files that were there when it last looked: files that embed them are rebuilt.
+# Cargo does not notice new files, so the source file that embeds them is touched.
 touch crates/server/src/files.rs

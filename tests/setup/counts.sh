@@ -1,5 +1,6 @@
 #!/bin/bash
-# What bench/instructions needs beside Debian's Valgrind: the runner of gungraun, in the version of Cargo.toml.
+# Installs what bench/instructions needs besides Debian's Valgrind: the runner of gungraun, in the
+# version of Cargo.toml.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -8,5 +9,5 @@ if [ "$(gungraun-runner --version 2> /dev/null)" = "gungraun-runner $version" ];
   exit 0
 fi
 echo "installing gungraun-runner $version"
-# Unoptimised: it waits for Valgrind and reads what that says.
+# Unoptimised, since it only waits for Valgrind and reads its output.
 cargo install gungraun-runner --version "$version" --locked --quiet --debug

@@ -1,5 +1,5 @@
 #!/bin/bash
-# cargo-deny, when it is missing: a few minutes, once.
+# Installs cargo-deny if it is missing, which takes a few minutes.
 set -euo pipefail
 export PATH="$HOME/.cargo/bin:$PATH"
 if ! command -v cargo-deny > /dev/null; then

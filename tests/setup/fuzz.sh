@@ -1,5 +1,5 @@
 #!/bin/bash
-# cargo-fuzz, when it is missing. It drives the pinned toolchain, so no nightly is installed.
+# Installs cargo-fuzz if it is missing. It uses the pinned toolchain, so no nightly is installed.
 set -euo pipefail
 export PATH="$HOME/.cargo/bin:$PATH"
 if ! command -v cargo-fuzz > /dev/null; then

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Go for the peers, if none is installed that fetches the version of a go.mod (from 1.21 on). Debian 12's own is
-# older, so it is taken from its backports. Without it the Go peers are reported as absent.
+# Installs Go for the peers, unless a version is installed that fetches the one named in go.mod
+# (1.21 or later). Debian 12 has an older version, so its backports are used. Without Go, the peers
+# written in Go are reported as absent.
 set -euo pipefail
 
 fetches_itself() {
@@ -27,7 +28,7 @@ echo "installing Go from bookworm-backports"
 log=$(mktemp)
 echo "deb http://deb.debian.org/debian bookworm-backports main" |
   "${sudo[@]}" tee /etc/apt/sources.list.d/bookworm-backports.list > /dev/null
-# golang-1.19, if Debian's own is here, may stay: /usr/bin/go then is the newer one.
+# Debian's own golang-1.19 may stay installed: /usr/bin/go is then the newer version.
 "${sudo[@]}" apt-get update -qq > "$log" 2>&1 &&
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -t bookworm-backports golang-go >> "$log" 2>&1 ||
   { tail -n 20 "$log" >&2; echo "apt-get failed: $log" >&2; exit 1; }

@@ -1,5 +1,6 @@
 #!/bin/bash
-# packages.sh run|test|full|bench|package|shootout: installs Debian's packages that a purpose needs, when one is missing. Quiet when all are there.
+# packages.sh run|test|full|bench|package|shootout: installs Debian's packages for a purpose, if any
+# is missing. Prints nothing if all are installed.
 set -euo pipefail
 
 declare -A packages=(
@@ -10,7 +11,8 @@ declare -A packages=(
   [package]="binutils dpkg musl-tools"
   [shootout]="libasio-dev libnginx-mod-http-lua libwebsocketpp-dev lua-nginx-websocket nodejs npm python3 python3-venv util-linux"
 )
-# Programs that replace a package if installed otherwise, such as a Node of its vendor.
+# Programs that make a package unnecessary if they were installed in another way, such as a vendor's
+# Node.
 declare -A command_of=(
   [build-essential]=cc [ca-certificates]=update-ca-certificates [curl]=curl [chromium]=chromium [nodejs]=node [npm]=npm
   [php-cli]=php [php-codesniffer]=phpcs [procps]=ps [prometheus]=promtool [mariadb-server]=mariadbd [python3]=python3 [redis-server]=redis-server [util-linux]=taskset [binutils]=strip [dpkg]=dpkg-deb [musl-tools]=musl-gcc [apache2-utils]=ab [netcat-openbsd]=nc [nginx-light]=nginx [testssl.sh]=testssl [wrk]=wrk

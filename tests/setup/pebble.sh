@@ -1,6 +1,6 @@
 #!/bin/bash
-# Pebble, the authority that the tests of ACME order certificates from: from the Go module proxy, into target/tools. Where
-# it can't be had the tests say that they were skipped.
+# Installs Pebble, the certificate authority of the ACME tests, from the Go module proxy into
+# target/tools. Without it, the tests are reported as skipped.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=v2.10.1

@@ -1,6 +1,7 @@
 #!/bin/bash
-# A public Python client of Centrifugo, as the tests use it, when it is missing: from PyPI, in an environment of its own.
-# Takes cent or centrifuge-python; says which interpreter has it.
+# Installs a public Python client of Centrifugo for the tests from PyPI, in its own environment, if
+# it is missing. The argument is cent or centrifuge-python. Prints the path of the interpreter that
+# has it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 case $1 in

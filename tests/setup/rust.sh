@@ -1,9 +1,10 @@
 #!/bin/bash
-# Rust by rustup when there is no cargo; rust-toolchain.toml names the version, which rustup installs automatically.
+# Installs Rust with rustup if there is no cargo; rust-toolchain.toml names the version, which
+# rustup then installs.
 set -euo pipefail
 export PATH="$HOME/.cargo/bin:$PATH"
 if ! command -v cargo > /dev/null; then
-  # What https://rustup.rs runs, from where it takes it.
+  # The installer that the script of https://rustup.rs downloads and runs.
   origin=https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init
   echo "installing Rust into ~/.cargo and ~/.rustup, by $origin"
   folder=$(mktemp -d)
@@ -19,5 +20,5 @@ if ! command -v cargo > /dev/null; then
   cd - > /dev/null
 fi
 cd "$(dirname "$0")/../.."
-# Fetches the pinned toolchain with its components, if it is not here yet.
+# Makes rustup install the pinned toolchain with its components, if it is missing.
 cargo --version > /dev/null

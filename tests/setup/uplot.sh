@@ -1,7 +1,7 @@
 #!/bin/bash
-# uPlot, which draws the charts of the admin page: from the npm registry into web/vendor, whose files are built into the
-# binary. Without it the page shows a note in place of the charts, and everything else works. Quiet when it is
-# there.
+# Installs uPlot, which draws the charts of the admin page, from the npm registry into web/vendor,
+# whose files are built into the binary. Without it the page shows a note instead of the charts.
+# Prints nothing if uPlot is installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=1.6.32
@@ -22,5 +22,5 @@ tar -xzf "$work/uplot.tgz" -C "$work"
 mkdir -p "$folder"
 cp "$work/package/dist/uPlot.iife.min.js" "$work/package/dist/uPlot.min.css" "$work/package/LICENSE" "$folder/"
 chmod 644 "$folder"/*
-# Cargo knows only of files that were there when it last looked: files that embed them are rebuilt.
+# Cargo does not notice new files, so the source file that embeds them is touched.
 touch crates/server/src/files.rs

@@ -11,7 +11,7 @@ from .schedule import Step
 class Binary:
     """A test binary and the folder of its package, in which it runs."""
 
-    # PACKAGE::TARGET; the tests within a library are its own name.
+    # PACKAGE::TARGET. For unit tests, the target is the name of the library.
     name: str
     executable: str
     folder: pathlib.Path

@@ -10,7 +10,7 @@ import time
 
 from .schedule import IDLE
 
-# Between SIGTERM and SIGKILL.
+# Seconds between SIGTERM and SIGKILL.
 PATIENCE = 5
 
 
@@ -61,7 +61,7 @@ class Runner:
         late = threading.Event()
         timer = threading.Timer(step.limit, lambda: (late.set(), end([child.pid])))
         timer.start()
-        # Not child.wait(): only this says how much time the step and its children took.
+        # Unlike child.wait(), wait4 returns the processor time of the step and its children.
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         timer.cancel()

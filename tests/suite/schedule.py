@@ -15,11 +15,11 @@ class Step:
     """One command of a run and its requirements."""
 
     name: str
-    # For a shell, or the arguments of `binary`.
+    # A shell command; with `binary`, the arguments of the binary.
     command: str
-    # Seconds allowed.
+    # Time limit in seconds.
     limit: int
-    # Cores it keeps busy while it runs; a step that mostly waits needs a fraction.
+    # Number of cores that the step keeps busy; a fraction for a step that mostly waits.
     cores: float = 1.0
     # Steps that must have succeeded; choosing this step chooses them too.
     needs: tuple = ()
@@ -27,7 +27,7 @@ class Step:
     # The test binary that is run instead of a command: PACKAGE::TARGET.
     binary: str = ""
     environment: dict = field(default_factory=dict, hash=False, compare=False)
-    # The step whose line shows the sum of this one and its likes.
+    # The name of the group; its results are shown as a sum in one line.
     group: str = ""
 
 
@@ -38,7 +38,7 @@ class Schedule:
         self.cores = cores
         self.waiting = list(steps)
         self.running = []
-        # Name to whether it succeeded.
+        # Whether each ended step has succeeded, by name.
         self.over = {}
 
     def replace(self, step, steps):

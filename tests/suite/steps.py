@@ -13,15 +13,16 @@ CARGO = "--workspace --locked --quiet"
 
 BUILT = ("build",)
 READY = ("setup", "build")
-# Every core: it runs as many threads as there are.
+# All cores, for steps that run as many threads as there are cores.
 ALL = 1000.0
 
-# Crates whose tests start no server, and those of their binaries that last or start processes.
+# Crates whose tests start no server; and test binaries of these crates that take long or start
+# processes.
 PURE = ("archive", "centrifuge", "files", "frontends", "hub", "jwt", "mailbox", "proto", "store", "tls", "types", "worker")
 LONG = {"archive::kill"}
 
-# Test binaries that need more of the machine than one core for a moment, in the order in which they start: those that
-# measure times have the foreground for themselves, those that last are early.
+# Test binaries that need more than one core for a short time, in the order in which they start.
+# Those that measure times have the foreground for themselves; those that take long start early.
 BINARIES = {
     "server::attacks": {"place": ALONE},
     "load::timing": {"place": ALONE},
@@ -65,7 +66,7 @@ def with_examples():
     return " ".join(f"-p veche-{crate}" for crate in sorted(crates))
 
 
-# Steps that stand for one step for each of these test binaries.
+# Placeholder steps. Each is replaced by one step for each test binary that the function selects.
 GROUPS = {"cargo test": lambda name: True, "pure tests": is_pure}
 
 
@@ -112,7 +113,7 @@ def autobahn(name, arguments, limit, cores=1.0):
     return Step(f"autobahn {name}", f"tests/conformance/autobahn_suite.py {arguments}", limit, cores=cores, needs=READY)
 
 
-# Clients of Centrifugo's protocol, and pages.
+# Tests of clients, pages, SDKs, examples and packages.
 CLIENTS = (
     Step("browser", "tests/browser/run.sh", 300, needs=READY),
     Step("centrifuge codec", "tests/conformance/centrifuge_codec.sh", 60, needs=READY),
@@ -126,21 +127,23 @@ CLIENTS = (
     Step("package", "tests/package.py", 120, needs=READY),
 )
 HTTP = (http(), http("io_uring"), http("delayed"))
-# Threads on a table, and workers with one credit between them, in thousands of orders, by a model checker.
+# A model checker runs threads on a table, and workers with one credit between them, in thousands of
+# interleavings.
 MODEL = Step(
     "model",
     "cargo test --locked --quiet -p veche-store -p veche-mailbox"
     " --features veche-store/model,veche-mailbox/model --lib model_tests",
     2400, needs=BUILT, place=IDLE,
 )  # fmt: skip
-# An optimised build of its own; then every path once under Valgrind. Neither where no count could be judged.
+# A separate optimised build; then each path runs once under Valgrind. Both do nothing if the counts
+# can't be judged.
 COUNTED = Step("build of instructions", "bench/instructions --if-judged --build", 2400, needs=READY, place=IDLE)
 INSTRUCTIONS = Step("instructions", "bench/instructions --if-judged", 900, needs=("build of instructions",))
 DEPENDENCIES = Step("dependencies", "tests/deny.sh", 300, cores=0.5, needs=("setup",))
-# Idle as they wait for each other: cargo does one thing at a time in a folder.
+# Idle, since cargo runs only one command at a time in a target folder.
 DOCS = Step("doc tests", f"cargo test --locked --quiet --doc {with_examples()}", 2400, needs=BUILT, place=IDLE)
 
-# Everything that must hold before a merge. In the order in which it starts, where it can.
+# Everything that must pass before a merge, in the order in which steps start if possible.
 QUICK = (
     FORMAT,
     build(),
@@ -154,7 +157,7 @@ QUICK = (
     cargo_tests(READY),
     soak(60),
     Step("recovery", "tests/recovery.py", 300, cores=0.5, needs=READY),
-    # One fault, another one each day.
+    # One fault, a different one each day.
     Step("cluster", "tests/cluster.py", 240, cores=0.5, needs=READY),
     *CLIENTS,
     Step("highload cup", "tests/highload_cup.py", 120, needs=READY),
@@ -166,7 +169,7 @@ QUICK = (
     DEPENDENCIES,
 )
 
-# What needs no server.
+# Steps that need no server.
 CHECK = (
     FORMAT,
     build(f"--profile checks --lib {pure_targets()}"),
@@ -207,13 +210,13 @@ def fuzz(targets):
     return whole("fuzz", f"tests/fuzz.py 10 {targets}", 3600, needs=("setup",))
 
 
-# No part of the full set lasts longer, on two cores.
+# Time limit of each part of the full set, in seconds, on two cores.
 PART_LIMIT = 3600
 START = (setup("setup-test setup-full"), build())
-# The server as users build it, without the wait for its link.
+# The server, optimised like that of users, but with a faster link.
 OPTIMISED = Step("optimised build", "cargo build --profile bench --locked --quiet --package veche", 2400, cores=ALL, needs=BUILT)
 OPTIMISED_FILE = str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "release/veche")
-# What the full set is besides `make test`, by parts. Each starts with the build that it needs.
+# The parts of the full set besides `make test`. Each begins with the build that it needs.
 PARTS = {
     "conformance": (
         *START,
@@ -222,13 +225,14 @@ PARTS = {
         whole("autobahn fast, php client", "tests/conformance/autobahn_suite.py fast --client php sdk/php/tests/autobahn.php", 300),
         whole("testssl", "tests/conformance/testssl_suite.py", 1200),
     ),
-    # Among the tests of `make test` each attack lasts less than a second.
+    # In `make test` each attack lasts less than a second.
     "attacks": (
         *START,
         *both(long("attacks", 1500, "server::attacks", VECHE_ATTACK_SECONDS="10")),
         *both(whole("slow attacks", "tests/conformance/slow_suite.py", 300)),
     ),
-    # The calls of Lua that take longest, on a build like that of users: there the bounds are those of the guide.
+    # The slowest calls from Lua, on a build like that of users, with the limits that the guide
+    # states.
     "lua": (
         *START,
         OPTIMISED,
@@ -239,7 +243,7 @@ PARTS = {
             )
         ),
     ),
-    # Among the tests of `make test` there are two power cuts of each kind.
+    # In `make test` there are two power cuts of each kind.
     "durability": (
         *START,
         long("power cuts", 1200, "server::served", "durability --nocapture", VECHE_DURABILITY_ROUNDS="50"),
@@ -247,7 +251,7 @@ PARTS = {
             long("upgrades and kills", 900, "server::supervisor", "under_load --nocapture", VECHE_UPGRADES="20", VECHE_KILLS="50")
         ),
     ),
-    # Twenty times the data, ten minutes instead of one.
+    # Longer runs: twenty times the data, or ten minutes instead of one.
     "recovery": (
         *START,
         *both(whole("recovery", "tests/recovery.py 10", 900)),
@@ -265,7 +269,7 @@ PARTS = {
         *both(soak(600)),
         long("churn of the loop", 1800, "net::churn", VECHE_CHURN_SECONDS="600"),
     ),
-    # Worlds that no run before this one has seen; what fails says its seed.
+    # Worlds with new seeds; a failure reports its seed.
     "simulator": (
         *START,
         long("simulator", 1800, "sim::worlds", "promises --nocapture", **ten_million_steps()),

@@ -32,7 +32,7 @@ def count(output, status):
 
     if status == SKIPPED:
         return Tally(skipped=1)
-    # unittest's "Ran N tests" says nothing of those that failed.
+    # The "Ran N tests" of unittest includes failed tests.
     ran = total(r"^Ran (\d+) tests?") if status == 0 else 0
     passed = total(r"(\d+) passed") + ran + total(r"^(?:#|ℹ) pass (\d+)") + len(re.findall(r"^ok\s", output, re.MULTILINE))
     failed = total(r"(\d+) failed") + total(r"^(?:#|ℹ) fail (\d+)")

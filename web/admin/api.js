@@ -3,7 +3,10 @@
 const KEY = "veche-admin-key";
 const PATIENCE_MS = 8_000;
 
-/** Why a call failed. `kind`: "key" (rejected), "lost" (no response), "said" (an error response of the server). */
+/**
+ * Why a call failed. `kind`: "key" (rejected key), "lost" (no response), "said" (an error
+ * response).
+ */
 export class Trouble extends Error {
   constructor(kind, message, code = 0) {
     super(message);
@@ -44,7 +47,7 @@ export async function call(method, parameters = {}) {
   try {
     said = JSON.parse(body);
   } catch {
-    // A 404 is a server without an admin page, a 502 a proxy without a server.
+    // 404 comes from a server without an admin page, 502 from a proxy without a server.
     const kind = answer.status >= 500 ? "lost" : "said";
     throw new Trouble(kind, `the server answers ${answer.status}: ${body.slice(0, 200).trim()}`);
   }

@@ -1,4 +1,4 @@
-// The page as a whole: the key, the views and the address, and whether the server is there.
+// The page as a whole: the key, the views, the address, and whether the server answers.
 
 import { hasKey, setKey } from "./api.js";
 import * as channels from "./channels.js";
@@ -14,7 +14,7 @@ import * as tables from "./tables.js";
 import * as users from "./users.js";
 
 const VIEWS = { overview, nodes, channels, users, slow, tables, config, log };
-/** How long the notice of another server process is shown. */
+/** How long the notice of a replaced server process is shown. */
 const RESTARTED_SHOWN_MS = 60_000;
 
 let current = null;
@@ -26,12 +26,12 @@ function address() {
   try {
     decoded = decodeURIComponent(name);
   } catch {
-    // Typed by hand and not escaped: used unchanged.
+    // The address was typed without escapes, so the name is used unchanged.
   }
   return { view: view in VIEWS ? view : "overview", name: decoded };
 }
 
-/** Whether the key has opened, as far as is known. */
+/** Whether the server has accepted the key. */
 const isOpen = (state) => state === "live" || state === "lost";
 
 function show() {
@@ -66,7 +66,8 @@ function tell() {
     say(find("login-said"), why);
     say(find("server"), "");
   }
-  // A view is entered when the key opens it, and not for each second that is lost; a refused key leads back.
+  // A view is entered when the key is accepted, not after each lost second; a refused key leads
+  // back to the login.
   if (isOpen(was) !== isOpen(state) || (state === "locked" && was !== "locked")) show();
   if (figures && isOpen(state)) say(find("server"), `${location.host}, Veche ${figures.version}, up ${lasted(figures.uptime_ms)}`);
 }

@@ -8,12 +8,12 @@ import { sender } from "./sender.js";
 
 /** Number of publications that are read at a time. */
 const HISTORY = 50;
-/** Longer data is cut; a button shows all of it. */
+/** Maximum length of data shown; a button shows all of it. */
 const DATA_SHOWN = 2_000;
-/** Members that are drawn. */
+/** Maximum number of members shown. */
 const MEMBERS_SHOWN = 200;
 const AGAIN_MS = 2_000;
-/** Error code for history or presence that the namespace does not have. */
+/** The error code if the namespace has no history or no presence. */
 const NOT_KEPT = 108;
 
 let listing, detail;
@@ -46,7 +46,7 @@ export function leave() {
   detail = null;
 }
 
-/** One channel, read again while it is shown. */
+/** One channel, whose data is read repeatedly while it is shown. */
 class Channel {
   #name;
   #timer = 0;
@@ -126,7 +126,7 @@ class Channel {
     const place = `Position ${value.epoch}:${value.offset}.`;
     say(this.#historyNote, publications.length === 0 ? `Empty. ${place}` : `The latest ${publications.length}, newest first. ${place}`);
     const drawn = `${value.epoch}:${publications[0]?.offset}:${publications.length}`;
-    // Rows are kept until there are others, so that a selection in them survives.
+    // Rows are replaced only if they have changed, so that a text selection survives.
     if (drawn === this.#drawn) return;
     this.#drawn = drawn;
     this.#history.tBodies[0].replaceChildren(...publications.map((publication) =>

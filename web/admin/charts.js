@@ -1,4 +1,4 @@
-// The charts, drawn by uPlot: their list, their look in light and dark, and a note in their place without it.
+// The charts, drawn by uPlot, in light and dark colours. Without uPlot, a note is shown instead.
 
 import { WORKERS_DRAWN_MAX } from "./figures.js";
 import { bytes, clock, milliseconds, percent, perSecond, short } from "./format.js";
@@ -8,12 +8,15 @@ const HEIGHT = 128;
 const SCRIPT = "vendor/uplot/uPlot.iife.min.js";
 const STYLE = "vendor/uplot/uPlot.min.css";
 const COLOURS = 8;
-/** No chart shows less time. */
+/** The minimum time range of a chart, in seconds. */
 const LEAST_S = 60;
-/** Sizes are divided by powers of two. */
+/** Distances of ticks on axes of sizes in bytes. */
 const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
-/** Title, how values are written, the lines of all workers together, and the one that is drawn by worker. */
+/**
+ * For each chart: title, format of values, lines for all workers together, and the figure drawn per
+ * worker.
+ */
 const CHARTS = [
   { title: "Connections", show: short, lines: { connections: "open", sessions: "WebSockets" }, each: "connections" },
   { title: "Messages", show: perSecond(short), lines: { in: "in", out: "out" }, each: "messages", eachTitle: "Messages, in and out" },
@@ -25,7 +28,7 @@ const CHARTS = [
   { title: "Errors and limits", show: perSecond(short), lines: { slow: "too slow", dropped: "dropped", refused: "rejected", broken: "errors" }, each: "slow", eachTitle: "Clients closed as too slow" },
 ];
 
-/** Loads uPlot; resolves with it, or with `null` where the binary was built without. */
+/** Loads uPlot; resolves with it, or with `null` if the binary was built without it. */
 function load() {
   document.head.append(make("link", { rel: "stylesheet", href: STYLE }));
   return new Promise((done) => {
@@ -38,7 +41,7 @@ function load() {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** A little above the largest value, so that lines don't stick to the top; 0 is always the bottom. */
+/** Returns the range of values: from 0 to a little above the largest value. */
 const above = (_, low, high) => [0, high === null || high <= 0 ? 1 : high * 1.12];
 
 export class Charts {
@@ -105,7 +108,7 @@ export class Charts {
       const value = make("b", {}, "–");
       return { value, item: make("li", {}, make("i", { class: `c${at % COLOURS}` }), `${label} `, value) };
     });
-    // A canvas says nothing to a screen reader: its label has the latest values.
+    // A screen reader can't read a canvas, so its label has the latest values.
     const plotHolder = make("div", { class: "plot", role: "img" });
     const heading = this.#byWorker ? (eachTitle ?? title) : title;
     const figure = make("figure", { class: "chart", "data-chart": title }, make("figcaption", {}, heading), make("ul", {}, values.map(({ item }) => item)), plotHolder);
@@ -140,7 +143,7 @@ export class Charts {
     return { plot, plotHolder, names, tell, label };
   }
 
-  /** The shown time: all known time up to the span, and at least a minute. */
+  /** Returns the shown time range: all known times up to the chosen span, but at least a minute. */
   #span() {
     const { times } = this.#lines;
     const last = times.at(-1) ?? 0;

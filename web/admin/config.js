@@ -1,4 +1,4 @@
-// The configuration in force: each directive, its value, and where that comes from.
+// The configuration in force: each directive, its value, and the source of the value.
 
 import { call } from "./api.js";
 import { find, make, say } from "./dom.js";

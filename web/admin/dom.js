@@ -1,9 +1,13 @@
-// Creates and fills elements. Data of servers and clients only ever becomes text: nothing here parses HTML.
+// Creates and fills elements. Data of servers and clients is always inserted as text, never parsed
+// as HTML.
 
-/** An element by its id. */
+/** Returns the element with an id. */
 export const find = (id) => document.getElementById(id);
 
-/** Makes an element. `attributes`: `on…` are listeners, `true` and `false` set and leave out, the rest is text. */
+/**
+ * Creates an element. Of `attributes`, `on…` are listeners, `true` sets and `false` omits, others
+ * are text.
+ */
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -20,7 +24,7 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** A row of headings; each is a text, or a text and a class. */
+/** Sets the row of headings; each is a text, or a text and a class. */
 export function heads(table, ...columns) {
   const cells = columns.map((column) => {
     const [text, kind] = [column].flat();
@@ -29,7 +33,7 @@ export function heads(table, ...columns) {
   table.tHead.replaceChildren(make("tr", {}, cells));
 }
 
-/** Fills a table's body with rows of texts, reusing the rows and cells that are there. */
+/** Fills a table's body with rows of texts, reusing existing rows and cells. */
 export function fill(table, rows, kinds = []) {
   const body = table.tBodies[0];
   while (body.rows.length > rows.length) body.lastElementChild.remove();
@@ -45,8 +49,8 @@ export function fill(table, rows, kinds = []) {
 /** An empty table. */
 export const table = (attributes = {}) => make("table", attributes, make("thead"), make("tbody"));
 
-/** A button that asks once more before it does something: the second press within a few seconds counts. Without that
- * question it acts at once. */
+/** Creates a button that asks for confirmation with the text `sure`: a second press within a few
+ * seconds confirms. Without that text it acts at once. */
 export function careful(label, sure, act) {
   let timer = 0;
   const calm = () => {

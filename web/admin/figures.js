@@ -1,5 +1,5 @@
-// From the server's counters, second by second, to the shown figures: sums, rates, shares, and by worker. Pure: no
-// clock, no DOM.
+// Computes the shown figures from the server's counters each second: sums, rates and shares, in
+// total and by worker. Pure: no clock, no DOM.
 
 /** The number of stored points: a quarter of an hour. */
 export const POINTS_MAX = 900;
@@ -36,7 +36,10 @@ const COUNTERS = {
   refused: (worker) => added(worker.turned_away),
 };
 
-/** The value below which this share of the turns between two readings lies, in milliseconds; `null` without turns. */
+/**
+ * Returns the duration in milliseconds below which this share of the turns lies; `null` without
+ * turns.
+ */
 export function quantile(bounds, counts, share) {
   const all = counts.reduce((sum, count) => sum + count, 0);
   if (all === 0) return null;
@@ -53,7 +56,7 @@ export function quantile(bounds, counts, share) {
   return bounds.at(-1) / 1000;
 }
 
-/** The figures of one worker between two readings; without an earlier one there are no rates. */
+/** Returns the figures of one worker between two readings; without `before` there are no rates. */
 function ofWorker(now, before, seconds, bounds) {
   const figures = {};
   for (const [name, read] of Object.entries(GAUGES)) figures[name] = read(now);
@@ -69,7 +72,9 @@ function ofWorker(now, before, seconds, bounds) {
   return figures;
 }
 
-/** The figures between two readings: `{ workers: […], all: {…} }`. `before` may be missing, or of another process. */
+/**
+ * Returns the figures between two readings. `before` may be missing, or be that of another process.
+ */
 export function compare(now, before) {
   const seconds = before ? (now.uptime_ms - before.uptime_ms) / 1000 : 0;
   const isSame = before?.uid === now.uid && before.workers.length === now.workers.length && seconds > 0;
@@ -93,7 +98,7 @@ export class Lines {
   times = [];
   columns = new Map();
 
-  /** Adds a point at a time in seconds. A column that has just appeared was unknown before. */
+  /** Adds a point at a time in seconds. A new column is filled with `null` up to there. */
   add(time, { all, workers }) {
     const point = new Map(Object.entries(all));
     workers.slice(0, WORKERS_DRAWN_MAX).forEach((worker, at) => {
@@ -110,7 +115,7 @@ export class Lines {
     }
   }
 
-  /** Adds a gap: there was no reading. */
+  /** Adds a gap for a time without a reading. */
   gap(time) {
     this.add(time, { all: {}, workers: [] });
   }

@@ -1,4 +1,4 @@
-// Numbers, sizes and times as people read them. Pure.
+// Formats numbers, sizes and times for people. Pure.
 
 const WHOLE = new Intl.NumberFormat("en");
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
@@ -37,13 +37,13 @@ export const lasted = known((ms) => {
 
 const two = (number) => String(number).padStart(2, "0");
 
-/** A time of day, of milliseconds since 1970. */
+/** Formats milliseconds since 1970 as a time of day. */
 export function clock(ms) {
   const at = new Date(ms);
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-/** With its date, unless that is today. */
+/** Formats a time with its date, unless that is today. */
 export function moment(ms, nowMs = Date.now()) {
   const at = new Date(ms);
   const isToday = at.toDateString() === new Date(nowMs).toDateString();

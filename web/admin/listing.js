@@ -1,4 +1,5 @@
-// A list of channels or users with its search: asked by pattern, sorted and shown a page at a time.
+// A list of channels or users with a search: requested by pattern, sorted, and shown one page at a
+// time.
 
 import { call } from "./api.js";
 import { make, say } from "./dom.js";
@@ -7,7 +8,7 @@ import { count, whole } from "./format.js";
 const PAGE = 100;
 const TYPED_MS = 250;
 const AGAIN_MS = 3_000;
-/** Longer lists are refreshed only by hand. */
+/** Maximum length of lists that are refreshed automatically. */
 const BY_ITSELF_MAX = 2_000;
 /** Error code for a result with too many entries. */
 const TOO_MANY = 106;
@@ -55,7 +56,7 @@ export class Listing {
     this.#mark();
   }
 
-  /** Reads the list now, and again while the view is shown; marks the chosen name. */
+  /** Reads the list now and repeatedly while the view is shown; marks the chosen name. */
   enter(chosen) {
     this.#chosen = this.#about.href(chosen);
     for (const link of this.#body.querySelectorAll("a")) this.#markChosen(link);

@@ -1,10 +1,10 @@
-// The nodes of the cluster, as this one knows them.
+// The nodes of the cluster, as known to this node.
 
 import { fill, find, heads, say } from "./dom.js";
 import { lasted, whole } from "./format.js";
 import { pulse } from "./pulse.js";
 
-/** Heading, value of a node. */
+/** For each column: heading, and value of a node. */
 const COLUMNS = [
   ["Node", (node) => node.name],
   ["Id", (node) => node.id],

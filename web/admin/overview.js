@@ -1,4 +1,4 @@
-// The first view: the figures of the moment, the charts, and a row for each worker.
+// The first view: the current figures, the charts, and a row for each worker.
 
 import { Charts } from "./charts.js";
 import { fill, find, heads, make, say } from "./dom.js";
@@ -7,11 +7,11 @@ import { bytes, lasted, milliseconds, percent, perSecond, short, whole } from ".
 import * as pools from "./pools.js";
 import { pulse } from "./pulse.js";
 
-/** A pause longer than this is a hole in the lines. */
+/** A longer pause, in seconds, makes a gap in the lines. */
 const HOLE_S = 5;
 
 const rate = perSecond(short);
-/** Label, value of all workers, and a note. */
+/** For each tile: label, value for all workers, and an optional note. */
 const TILES = [
   ["Connections", ({ all }) => whole(all.connections), (_, now) => (now.connections_max ? `of ${short(now.connections_max)}` : "")],
   ["Users", ({ all }) => whole(all.users)],
@@ -22,7 +22,7 @@ const TILES = [
   ["Memory", ({ all }) => bytes(all.process), (_, now) => (now.memory_limit_bytes ? `limit ${bytes(now.memory_limit_bytes)}` : "no limit")],
   ["Up for", (_, now) => lasted(now.uptime_ms)],
 ];
-/** Heading, value of a worker. */
+/** For each column: heading, and value of a worker. */
 const COLUMNS = [
   ["Worker", (_, at) => String(at)],
   ["Connections", (worker) => whole(worker.connections)],
@@ -60,14 +60,14 @@ export function begin() {
   pulse.addEventListener("figures", ({ detail }) => take(detail));
 }
 
-/** The view is shown again. */
+/** Handles that the view is shown again. */
 export const enter = () => charts.draw();
 
 function take({ figures, before }) {
   const said = compare(figures, before);
   const nowS = Date.now() / 1000;
   if (lastS > 0 && (nowS - lastS > HOLE_S || !said.isSame)) lines.gap((lastS + nowS) / 2);
-  // A clock that was set back must not tangle the lines.
+  // Times must increase even if the clock was set back.
   lastS = Math.max(nowS, lastS + 0.001);
   lines.add(lastS, said);
   TILES.forEach(([, value, more], at) => {

@@ -4,7 +4,7 @@ import { fill, find, heads } from "./dom.js";
 import { bytes, milliseconds, whole } from "./format.js";
 import { pulse } from "./pulse.js";
 
-/** Heading, value of an application. */
+/** For each column: heading, and value of an application. */
 const COLUMNS = [
   ["App", (pool) => pool.app],
   ["Idle", (pool) => whole(pool.processes.idle)],
@@ -28,7 +28,7 @@ export function begin() {
   pulse.addEventListener("figures", ({ detail }) => take(detail.figures.pools));
 }
 
-/** Milliseconds of one event. */
+/** Returns the mean time of an event, in milliseconds. */
 const mean = (seconds, events) => (events > 0 ? milliseconds((seconds * 1e3) / events) : "");
 
 function restarts(counts) {

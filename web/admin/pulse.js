@@ -1,4 +1,5 @@
-// Reads the figures each second; notices when the server is lost, back, or another process. It draws nothing:
+// Reads the figures each second, and detects lost, returned and replaced servers. It draws nothing,
+// but emits events:
 //   "figures"  with `detail` = { figures, before }
 //   "state"    after every change of `state`
 
@@ -10,20 +11,20 @@ const LONGEST_MS = 5_000;
 class Pulse extends EventTarget {
   /** "locked" (no valid key) | "trying" | "live" | "lost" */
   state = "locked";
-  /** Why, in words. */
+  /** The reason for the state, as a text. */
   why = "";
   /** The start of the state, by this machine's clock. */
   sinceMs = 0;
   /** The last reading. */
   figures = null;
-  /** When another server process was noticed; 0: never. */
+  /** When a replaced server process was detected; 0: never. */
   restartedMs = 0;
 
   #timer = 0;
   #run = 0;
   #failures = 0;
 
-  /** Begins, with the key that is there. */
+  /** Begins with the stored key, if there is one. */
   start() {
     this.#run += 1;
     this.#failures = 0;
@@ -41,7 +42,7 @@ class Pulse extends EventTarget {
     this.#set("locked", why);
   }
 
-  /** Asks at once: a tab is looked at again. */
+  /** Reads at once, for a tab that becomes visible while the server is lost. */
   hurry() {
     if (this.state !== "lost") return;
     this.#run += 1;

@@ -4,7 +4,9 @@ import { call } from "./api.js";
 import { make, say } from "./dom.js";
 import { count } from "./format.js";
 
-/** Makes the form; `target` is `{ channel }` or `{ user }`, `done` is called after each success. */
+/**
+ * Creates the form. `target` is `{ channel }` or `{ user }`; `done` is called after each success.
+ */
 export function sender(target, done = () => {}) {
   const method = "channel" in target ? "publish" : "push";
   const data = make("textarea", { rows: "3", spellcheck: "false", required: true, "aria-label": "Data" });
@@ -33,7 +35,7 @@ export function sender(target, done = () => {}) {
   return form;
 }
 
-/** The value if the text is JSON, else the text. */
+/** Returns the parsed value if the text is JSON, else the text. */
 function readAs(text) {
   try {
     return JSON.parse(text);

@@ -1,4 +1,4 @@
-// Slow clients, as counts, and slow turns, handlers and requests, by name.
+// Counts of slow clients; slow turns, handlers and requests by name.
 
 import { call } from "./api.js";
 import { fill, find, heads, make, table } from "./dom.js";

@@ -1,10 +1,11 @@
-// The tables of scripts: rows and memory of each, and by column and index of the one that is chosen.
+// The tables of scripts: rows and memory of each table; for the chosen one also by column and
+// index.
 
 import { call } from "./api.js";
 import { fill, find, heads, make, say, table } from "./dom.js";
 import { bytes, count, percent, whole } from "./format.js";
 
-/** Reading the details of a table costs the server CPU time, so it is done rarely. */
+/** Interval of reading the details of a table, which costs the server CPU time. */
 const AGAIN_MS = 5_000;
 
 let timer = 0;

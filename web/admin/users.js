@@ -1,4 +1,4 @@
-// Users: the list of the connected ones, and the actions on one of them.
+// Users: the list of connected users, and the actions on the chosen one.
 
 import { call } from "./api.js";
 import { careful, find, make, say } from "./dom.js";
@@ -69,7 +69,7 @@ const DEEDS = [
   },
 ];
 
-/** One user, read again while shown. */
+/** One user, whose data is read repeatedly while shown. */
 class User {
   #name;
   #timer = 0;

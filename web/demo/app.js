@@ -1,6 +1,6 @@
 // Start reading here: the user of this page, one connection, and the three parts that show it.
 //   connection.js  keeps the WebSocket up          status.js  shows its state
-//   sdk.js         the same by the centrifuge SDK  panel.js   pushes, and shows how to
+//   sdk.js         the same with centrifuge's SDK  panel.js   pushes, and shows how to
 //   feed.js        lists received pushes
 
 import { Connection } from "./connection.js";
@@ -12,7 +12,10 @@ import { Status } from "./status.js";
 
 /** The demo's route lets a page listen to this channel. */
 const CHANNEL = "news";
-/** A refused attempt is probed at most this often: the probe must not double the load on an overloaded server. */
+/**
+ * Minimum interval of probes after refused attempts, so that they don't double the load on an
+ * overloaded server.
+ */
 const PROBE_EVERY_MS = 20_000;
 
 const user = nameFromAddress();
@@ -46,13 +49,13 @@ function showUser() {
     const name = input.value.trim();
     if (name && name !== user) location.assign(addressOf(name));
   });
-  // A fresh name for each click, so that three clicks are three users.
+  // Each click gets a new name, so that three clicks open pages of three users.
   const renew = () => (another.href = addressOf(randomName()));
   another.addEventListener("click", () => setTimeout(renew));
   renew();
 }
 
-/** Links to the page with either client; the client changes only with a reload. */
+/** Shows links to this page with each client; the client changes only with a reload. */
 function showWays() {
   for (const way of ["ws", "sdk"]) {
     const address = new URL(location.href);

@@ -1,5 +1,5 @@
-// What the end of a connection means for the person in front of the page:
-// a sentence, whether to try again, and the least delay. Pure.
+// Explains the end of a connection to the visitor:
+// a sentence, whether to try again, and the minimum delay. Pure.
 
 /** The server is full or stopping: reconnects are spread over at least this time. */
 const PATIENT_MS = 10_000;
@@ -37,14 +37,18 @@ export function explain({ code, reason, wasOpen }) {
   };
 }
 
-/** 1006 is the browser's own code: the TCP connection ended without a close frame, or never was one. */
+/**
+ * 1006 is the browser's own code: the TCP connection ended without a Close frame or was never
+ * established.
+ */
 function byRange(code, wasOpen) {
   if (code === 1006) {
     return wasOpen
       ? { text: "The connection was lost: the server process or the network failed.", again: true }
       : { text: "The server did not answer, or refused the connection.", again: true };
   }
-  // 3500 to 3999 and 4500 to 4999 ask clients not to reconnect; the halves below them ask them to.
+  // 3500 to 3999 and 4500 to 4999 tell clients not to reconnect, 3000 to 3499 and 4000 to 4499 tell
+  // them to.
   if (code >= 3000) {
     const again = code % 1000 < 500;
     return { text: again ? "The server ended the connection." : "The back end disconnected this user.", again };

@@ -3,7 +3,7 @@
 
 import { count, readable } from "./payload.js";
 
-/** Older entries leave the list. */
+/** Maximum number of entries; older ones are removed. */
 const ENTRIES_MAX = 200;
 /** A screen reader announces pushes at most this often. */
 const SPEAK_EVERY_MS = 3_000;

@@ -1,4 +1,4 @@
-// The ready-to-copy lines: one push, in each language a back end may speak. Pure.
+// The ready-to-copy lines: one push, in each language that a back end may use. Pure.
 // Every value is quoted by its language's rules: a visitor's input must survive the paste
 // exactly, and must never become code.
 
@@ -21,7 +21,7 @@ export function methodOf({ to }) {
   return to === "user" ? "push" : "publish";
 }
 
-/** Name, explanation and code of each way in. */
+/** Name, explanation and code of each way to push. */
 export const LINES = [
   {
     id: "curl",
@@ -67,26 +67,26 @@ function vecheLine(push) {
   const target = push.name.startsWith("-") ? `--${push.to}=${word(push.name)}` : `--${push.to} ${word(push.name)}`;
   if (push.word === "binary") return `printf '%s' ${shell(push.value)} | base64 -d \\\n  | veche push ${target} --binary -`;
   if (typeof push.value !== "string") return `veche push ${target} --json ${argument(JSON.stringify(push.value))}`;
-  // A lone dash means standard input, of which each line is a push.
+  // A lone dash would make `veche push` read standard input, where each line is a push.
   return push.value === "-" ? `echo - | veche push ${target} -` : `veche push ${target} ${argument(push.value)}`;
 }
 
-/** An argument that must not be taken for an option. */
+/** Quotes an argument, so that it is not taken for an option. */
 function argument(text) {
   return text.startsWith("-") ? `-- ${shell(text)}` : shell(text);
 }
 
-/** Bare where a shell takes it as it is. */
+/** Quotes a text only if a shell would not take it unchanged. */
 function word(text) {
   return /^[\w.:@/-]+$/.test(text) ? text : shell(text);
 }
 
-/** POSIX: inside single quotes everything is itself; the quote alone has to step outside. */
+/** Quotes for a POSIX shell: inside single quotes, only the single quote itself is special. */
 export function shell(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** A PHP literal. In single quotes only the backslash and the quote are special. */
+/** Returns a PHP literal. In single quotes only the backslash and the quote are special. */
 export function php(value) {
   if (value === null) return "null";
   if (typeof value === "string") return `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
@@ -100,7 +100,7 @@ export function php(value) {
   return JSON.stringify(value);
 }
 
-/** A Python literal. A JSON string is one, except for astral characters, which Python reads as they are. */
+/** Returns a Python literal. A string in JSON is also valid in Python. */
 export function python(value) {
   if (value === null) return "None";
   if (value === true) return "True";

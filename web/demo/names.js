@@ -5,7 +5,9 @@ const NAMES = [
   "boris", "tverdyata", "petr", "fevronya", "stepan", "ofimya", "grigoriy", "matvey", "nezhka", "zavid",
 ];
 
-/** The user's name is a query parameter and a JSON string, so any text will do; this only bounds it. */
+/**
+ * Maximum length of a user's name. Any text is valid, as a query parameter and as a JSON string.
+ */
 export const NAME_CHARS_MAX = 64;
 
 /** A fresh name such as "onfim27". */

@@ -1,4 +1,5 @@
-// "Play the back end": pushes by HTTP to this page's own origin, and shows the same push in other languages.
+// "Play the back end": pushes over HTTP to this page's own origin, and shows the same push in other
+// languages.
 
 import { LINES, methodOf, pushObject } from "./lines.js";
 import { count, typed } from "./payload.js";
@@ -33,7 +34,9 @@ export class Panel {
     return Object.fromEntries(new FormData(this.#form));
   }
 
-  /** The push that the form describes. Throws an error for people if the input is not valid JSON or hex. */
+  /**
+ * The push that the form describes. Throws an error to show if the input is not valid JSON or hex.
+ */
   get #push() {
     const { to, name, kind, message } = this.#fields;
     return { to, name: name.trim(), ...typed(kind, message) };
@@ -75,7 +78,7 @@ export class Panel {
     return tab;
   }
 
-  /** Arrow keys walk through the tabs, as the ARIA pattern has it. */
+  /** Arrow keys select the next or previous tab, as in the ARIA pattern. */
   #walk(event) {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
@@ -102,7 +105,7 @@ export class Panel {
       text = error.message;
     }
     this.#text = text;
-    // One block per line, so that a wrapped line is indented and not taken for two.
+    // One block per line, so that a wrapped line is indented and does not look like two.
     element("code").replaceChildren(...text.split("\n").map(codeLine));
     element("note").textContent = this.#line.note;
   }
@@ -114,7 +117,7 @@ function codeLine(text) {
   return line;
 }
 
-/** One push over HTTP; the answer as a sentence. */
+/** Pushes over HTTP; returns the answer as a sentence. */
 async function post(push, key) {
   const started = performance.now();
   try {
@@ -141,7 +144,9 @@ function sentence(status, answer, push, tookMs) {
   return { text: `Handed to 0 connections. ${nobody}, so this message is gone.`, tone: "none" };
 }
 
-/** The clipboard of the browser exists on https and localhost only; elsewhere the old command does. */
+/**
+ * The clipboard API exists only on https and localhost; elsewhere the deprecated command is used.
+ */
 async function copy(text, code, button) {
   try {
     await navigator.clipboard.writeText(text);

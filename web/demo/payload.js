@@ -1,6 +1,6 @@
-// Payloads as a person reads them, and as a person types them. Pure.
+// Formats payloads for people, and parses payloads that people type. Pure.
 
-/** More than this of one message is not shown. */
+/** Maximum length of a message shown. */
 const SHOWN_CHARS_MAX = 8_192;
 const SHOWN_BYTES_MAX = 512;
 const HEX_ROW_BYTES = 16;
@@ -15,7 +15,7 @@ export function readable(data, isNarrow = false) {
   return { kind: pretty === null ? "text" : "json", size, ...cutTo(body, SHOWN_CHARS_MAX) };
 }
 
-/** Objects and arrays only: a bare `5` is more likely a text that happens to be a number. */
+/** Formats only objects and arrays: a bare `5` is more likely a text. */
 function prettyJson(text) {
   if (!/^\s*[[{]/.test(text)) return null;
   try {

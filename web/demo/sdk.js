@@ -1,5 +1,6 @@
-// The same as connection.js, by the public `centrifuge` SDK, which reconnects automatically. It is loaded on request
-// (?by=sdk), and may be missing: tests/setup/centrifuge_page.sh fetches it before the binary is built.
+// The same as connection.js with the public `centrifuge` SDK, which reconnects automatically. It is
+// loaded on request (?by=sdk), and may be missing: tests/setup/centrifuge_page.sh fetches it before
+// the binary is built.
 
 import { explain } from "./closing.js";
 
@@ -68,7 +69,7 @@ export class SdkConnection extends EventTarget {
   }
 }
 
-/** Runs a classic script, once; whether that worked. */
+/** Loads a classic script; resolves with whether that worked. */
 function load(source) {
   return new Promise((done) => {
     const script = Object.assign(document.createElement("script"), { src: source });

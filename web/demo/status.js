@@ -1,4 +1,4 @@
-// The strip on top: bell, state, the wait for the next attempt. Reads a Connection, draws it.
+// The status bar: bell, state, and the wait for the next attempt. Draws the state of a Connection.
 
 const TICK_MS = 200;
 const RINGS = 12;

@@ -1,4 +1,4 @@
-//! The candidate libraries behind the same three calls.
+//! The candidate libraries behind one trait: commit a group, read all records, close.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read, Write};
@@ -8,7 +8,7 @@ use crate::Group;
 
 pub trait Candidate {
     fn commit(&mut self, group: &Group<'_>);
-    /// Returns the number of all records and of their bytes, read in the order of their arrival.
+    /// Reads all records in order of arrival; returns their number and their total bytes.
     fn read(&mut self) -> (u64, u64);
     fn close(self: Box<Self>);
 }

@@ -1,8 +1,11 @@
-//! Candidates for the archive of channel history, under the work it has: publications of many channels appended in
-//! groups, the oldest of a channel trimmed as its window slides, all of it read once, in order, when the server begins.
+//! Compares libraries that could store the archive of channel history. The load is that of the
+//! archive: publications of many channels are appended in groups, the oldest publications of a
+//! channel are trimmed as its window slides, and everything is read once, in order, at the start of
+//! the server.
 //!
-//! `archive-candidates LIBRARY FOLDER [bytes=128] [records=1000000] [window=50] [channels=10000] [group=500]
-//! [sync=no|yes] [order=robin|skewed]`; one line of figures, and the resulting folder is opened again.
+//! `archive-candidates LIBRARY FOLDER [bytes=128] [records=1000000] [window=50] [channels=10000]
+//! [group=500] [sync=no|yes] [order=robin|skewed]` prints one line of figures, then reopens the
+//! folder and reads it back.
 
 mod candidates;
 
@@ -10,11 +13,11 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The changes of one group.
+/// The changes that are committed together.
 pub struct Group<'a> {
-    /// Sequence number, channel, offset.
+    /// Sequence number, channel and offset of each appended publication.
     pub appended: Vec<(u64, u32, u64)>,
-    /// Sequence number, channel and offset of a trimmed publication.
+    /// Sequence number, channel and offset of each trimmed publication.
     pub trimmed: Vec<(u64, u32, u64)>,
     pub payload: &'a [u8],
 }

@@ -28,7 +28,7 @@ fn path(mut path: Path) -> Path {
     if let Err(error) = path.run() {
         panic!("{error}");
     }
-    // Dropped outside of the counted part.
+    // Returned so that it is dropped outside the counted part.
     path
 }
 

@@ -5,7 +5,7 @@ use veche_proto::websocket::{MessageKind, encode_message};
 
 use veche::stage::WorkerRig;
 
-/// The key with which clients mask; its value does not matter.
+/// The masking key of all clients; its value does not matter.
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 /// A text message as clients send it: one masked frame.

@@ -15,7 +15,7 @@ const LIMITS: MessageLimits = MessageLimits {
     inflate_ratio_max: 0,
 };
 
-/// Reads masked text frames, each whole in the input.
+/// Reads masked text frames that are complete in the input.
 pub(crate) fn received(bytes: usize, count: u32) -> Path {
     let mut decoder = Decoder::new(Role::Server, None);
     let mut codecs = Codecs::new();

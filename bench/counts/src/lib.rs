@@ -36,7 +36,7 @@ pub const OPERATIONS: &[(&str, u32)] = &[
 ];
 
 impl Path {
-    /// Sets up the path of that name, to be run as often as [`OPERATIONS`] says.
+    /// Sets up the path with this name for its number of runs in [`OPERATIONS`].
     ///
     /// # Panics
     /// No path has this name.

@@ -9,7 +9,7 @@ use veche_store::table::{InputValue, PutMode, Row, ScanOptions, SchemaDraft, Tab
 use crate::Path;
 
 const ROWS: u32 = 10_000;
-/// Rows with one value of the indexed column.
+/// Number of rows with the same value in the indexed column.
 const ROWS_EACH: u32 = 100;
 const NOW_MS: u64 = 1;
 

@@ -51,7 +51,7 @@ recovery = "missed"
 subscribe = "client"
 "#;
 
-/// Apart from [`CONFIG`], because each application costs something in every turn.
+/// Separate from [`CONFIG`], because each application adds instructions to every turn.
 const PUBLISHING: &str = r#"
 [server]
 workers = 1
@@ -74,15 +74,15 @@ script = "publish.lua"
 
 /// The listener for back ends.
 const PUSH: u32 = 1;
-/// Number of idle connections of the worker whose idle turn is counted.
+/// Number of idle connections in the path that counts an idle turn.
 const IDLE: usize = 1000;
 /// The number of messages after which LuaJIT has finished compiling.
 const WARM: usize = 2000;
-/// Operations before the counted ones, in which caches fill and buffers grow.
+/// Number of uncounted operations before the counted ones, which fill caches and let buffers grow.
 const WARM_UP: usize = 10;
 
-/// Returns a path of these messages, each in a turn of its own. A run fails if they do not produce `bytes_each` bytes
-/// each on average.
+/// Returns a path that handles each of these messages in its own turn. A run fails if the messages
+/// do not produce `bytes_each` bytes each on average.
 fn turns(mut rig: WorkerRig, messages: Vec<(ConnectionId, Vec<u8>)>, bytes_each: u64) -> Path {
     let count = messages.len();
     for (id, bytes) in messages {
@@ -104,8 +104,8 @@ fn turns(mut rig: WorkerRig, messages: Vec<(ConnectionId, Vec<u8>)>, bytes_each:
     })
 }
 
-/// Returns a path of one message that is repeated `count` times after `warm_up` uncounted times. Each has to produce as
-/// many bytes as the last uncounted one.
+/// Returns a path that handles one message `count` times, after `warm_up` uncounted times. Each
+/// counted message has to produce as many bytes as the last uncounted one.
 fn repeated(
     mut rig: WorkerRig,
     from: ConnectionId,
@@ -125,7 +125,7 @@ fn repeated(
     turns(rig, messages, bytes_each)
 }
 
-/// A client's message is echoed by the route's handler.
+/// Counts a client's message that the route's handler echoes.
 pub(crate) fn echo(bytes: usize, count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let client = open(&mut rig, "/echo");
@@ -135,7 +135,7 @@ pub(crate) fn echo(bytes: usize, count: u32) -> Path {
     repeated(rig, client, &message, WARM_UP, count)
 }
 
-/// A client's message is echoed by a handler in Lua.
+/// Counts a client's message that a Lua handler echoes.
 pub(crate) fn lua_echo(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let client = open(&mut rig, "/app");
@@ -145,7 +145,7 @@ pub(crate) fn lua_echo(count: u32) -> Path {
     repeated(rig, client, &message, WARM, count)
 }
 
-/// A message that a handler in Lua publishes, up to the outbox of the channel's only subscriber.
+/// Counts a message that a Lua handler publishes, until it is in the outbox of the only subscriber.
 pub(crate) fn lua_publish(count: u32) -> Path {
     let mut rig = WorkerRig::new(PUBLISHING);
     let subscriber = open(&mut rig, "/ws?user=ann&channel=news");
@@ -157,7 +157,7 @@ pub(crate) fn lua_publish(count: u32) -> Path {
     repeated(rig, client, &message, WARM, count)
 }
 
-/// A small file, on a connection that stays open.
+/// Counts a request for a small file on a keep-alive connection.
 pub(crate) fn http_request(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let client = rig.dial(0);
@@ -168,7 +168,7 @@ pub(crate) fn http_request(count: u32) -> Path {
     repeated(rig, client, request, WARM_UP, count)
 }
 
-/// A line of a back end, up to the outbox of its only recipient.
+/// Counts a line from a back end, until its message is in the outbox of the only recipient.
 pub(crate) fn push_line(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let ann = open(&mut rig, "/ws?user=ann");
@@ -179,7 +179,7 @@ pub(crate) fn push_line(count: u32) -> Path {
     repeated(rig, back_end, line, WARM_UP, count)
 }
 
-/// A publication, up to the outboxes of the channel's subscribers.
+/// Counts a publication, until it is in the outboxes of all subscribers.
 pub(crate) fn publish(subscribers: usize, count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     for number in 0..subscribers {
@@ -190,7 +190,7 @@ pub(crate) fn publish(subscribers: usize, count: u32) -> Path {
     repeated(rig, back_end, line, WARM_UP, count)
 }
 
-/// A client of Centrifugo's protocol subscribes to a channel and gets the missed publications.
+/// Counts a subscription over Centrifugo's protocol that recovers the missed publications.
 pub(crate) fn subscribe_and_recover(missed: usize, count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let first = connected(&mut rig);
@@ -233,7 +233,7 @@ fn connected(rig: &mut WorkerRig) -> ConnectionId {
     client
 }
 
-/// A turn without events, with open connections.
+/// Counts a turn without events while idle connections are open.
 pub(crate) fn idle_turn(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     for _ in 0..IDLE {

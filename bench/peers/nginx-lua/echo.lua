@@ -1,4 +1,4 @@
--- One connection: every message goes back whole, as the kind it came.
+-- Serves one connection: echoes every message unfragmented, with its original type.
 local websocket = require "nginx.websocket.server"
 
 local socket = websocket:new { timeout = 600000, max_payload_len = 1048576 }
@@ -6,7 +6,7 @@ if not socket then
     return ngx.exit(400)
 end
 
--- The fragments of a message so far and its kind.
+-- The fragments of the current message so far, and its type.
 local parts, part_kind
 
 local function send(kind, data)

@@ -10,7 +10,7 @@ from websockets.exceptions import ConnectionClosed
 
 async def echo(connection):
     try:
-        # Iterating yields str for text and bytes for binary, and `send` keeps that.
+        # Text arrives as str and binary as bytes, and `send` keeps the type.
         async for message in connection:
             await connection.send(message)
     except ConnectionClosed:
@@ -24,7 +24,7 @@ def answer_plain(connection, request):
 
 
 async def main(port):
-    # Neither compression nor pings: the others have none switched on.
+    # Compression and pings are off, as in the other servers.
     options = {"compression": None, "ping_interval": None, "process_request": answer_plain, "backlog": 4096}
     async with serve(echo, "127.0.0.1", port, **options) as server:
         await server.serve_forever()

@@ -1,5 +1,6 @@
--- The visits in a table, and its operations: /load, /check, /churn; and how long things take, beside a Lua table
--- of tables and Redis: /speed?side=table|plain|redis&what=read|scan|insert. For bench/tables/run, on one worker.
+-- The visits in a table. /load, /check and /churn operate on it;
+-- /speed?side=table|plain|redis&what=read|scan|insert compares its speed with a Lua table of tables
+-- and with Redis. Used by bench/tables/run, on one worker.
 
 local veche = require "veche"
 
@@ -27,7 +28,8 @@ function asks.load(query)
   return { rows = visits:load_csv(query.file), info = visits:info() }
 end
 
--- What every program of this comparison has to find: the order of a thousand lists, the marks of as many.
+-- Checksums that every program of this comparison must reproduce: of the order of a thousand lists,
+-- and of the marks in as many.
 function asks.check()
   local order, marks = 0, 0
   for key = 1, 1000 do
@@ -41,7 +43,7 @@ function asks.check()
   return { order = order, marks = marks, rows = visits:count() }
 end
 
--- Moves this many visits to another user, place and time, and adds as many new ones.
+-- Moves `count` visits to another user, place and time, and adds as many new visits.
 function asks.churn(query)
   local count = tonumber(query.count)
   for i = 1, count do
@@ -51,7 +53,7 @@ function asks.churn(query)
     visits:insert(row)
     if i % 1000 == 0 then veche.sleep(0) end
   end
-  -- Each row is in both indexes once.
+  -- Checks that each row is in both indexes exactly once.
   local by_user, by_location = 0, 0
   for key = 1, OWNERS do
     by_user, by_location = by_user + visits:count("by_user", key), by_location + visits:count("by_location", key)
@@ -77,7 +79,8 @@ sides.table = {
 
 local plain, by_user, by_location
 
--- Lists by date; most rows come behind the last one or near it, where there are eleven.
+-- Inserts a row into its list, which is sorted by date. A list has about eleven rows, and most rows
+-- belong near its end.
 local function put(index, key, row)
   local list = index[key]
   if not list then
@@ -118,7 +121,7 @@ sides.redis = {
   prepare = function() r = veche.redis.connect(veche.config.redis) end,
   read = function(id) return tonumber(r:hget("v:" .. id, "mark")) end,
   scan = function(user)
-    -- Columns besides the date need a read of each row.
+    -- The sorted set contains only dates, so the other columns need a read of each row.
     local sum, commands = 0, {}
     local ids = r:zrange("u:" .. user, 0, -1)
     for i, id in ipairs(ids) do commands[i] = { "hmget", "v:" .. id, "visited_at", "mark" } end
@@ -137,7 +140,8 @@ sides.redis = {
 
 local last = ROWS + 10000000
 
--- Nanoseconds of processor time (Redis: of the wall clock) for each of `count`; `rows`: keys are of the first of this number, and `hot` of the first ten.
+-- Returns the nanoseconds per operation over `count` operations: processor time, or wall-clock time
+-- for Redis. Keys are chosen among the first `rows` rows; with `hot`, among the first ten.
 function asks.speed(query)
   local side, what, count = sides[query.side], query.what, tonumber(query.count)
   local rows = tonumber(query.rows) or ROWS
@@ -157,7 +161,8 @@ function asks.speed(query)
     end
   end
   veche.sleep(0)
-  -- The clock of the loop does not advance while a handler runs without waiting; only the calls of Redis wait.
+  -- Only Redis calls wait. The event loop's clock does not advance while a handler runs without
+  -- waiting, so the others are measured with `os.clock`.
   local run, sum, clock = side[what], 0, query.side == "redis" and veche.time.monotonic or os.clock
   local began = clock()
   for i = 1, count do sum = sum + (run(keys[i]) or 0) end

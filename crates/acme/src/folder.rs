@@ -1,7 +1,9 @@
-//! The files of one authority: the account, certificates with their keys, and the history of orders.
+//! The files of one authority: the account, certificates with their keys, and the history of
+//! orders.
 //!
-//! Every file is written next to its place and then renamed, and only its owner can read it. The folder has a lock: of
-//! several server processes, as during an upgrade, one orders at a time.
+//! Every file is written to a temporary path and then renamed, and only its owner can read it. A
+//! lock on the folder ensures that only one process orders at a time, for example during an
+//! upgrade.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -70,8 +72,8 @@ impl CertificateFolder {
         replace(&attempts_of(file), &serde_json::to_string(attempts)?)
     }
 
-    /// Stores a certificate and its key, both PEM, as `file`, unless `judge` rejects them, given their temporary path;
-    /// returns its result.
+    /// Writes a certificate and its key, both PEM, to a temporary file and passes its path to
+    /// `check`. If `check` succeeds, renames the file to `file`. Returns the result of `check`.
     pub(super) fn save_certificate<T>(
         &self,
         file: &Path,
@@ -114,7 +116,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     fs::rename(beside, file)
 }
 
-/// Creates a new file, replacing an existing one, which others might be able to read.
+/// Creates a new file. An existing one is replaced, because other users might be able to read it.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file = WriteOptions::private().replace(path)?;
     file.write_all(text.as_bytes())?;

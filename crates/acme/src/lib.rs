@@ -1,11 +1,12 @@
-//! Certificates ordered by ACME: when to order, and how orders end.
+//! Certificates ordered by ACME: decides when to order, and records the outcome of orders.
 //!
-//! The control thread checks every few seconds whether a certificate is due and has the outbound crate order it. An
-//! issued certificate is written to the cache, on a thread of the outbound crate, and the server loads it like any
-//! changed file. One order runs at a time among all processes that share the cache.
+//! The control thread checks every few seconds whether a certificate is due and has the outbound
+//! crate order it. An issued certificate is written to the cache, on a thread of the outbound
+//! crate, and the server loads it like any changed file. One order runs at a time among all
+//! processes that share the cache.
 //!
-//! The crate knows when an order is due and the files of the cache. It does not know the protocol, which is in
-//! [`veche_outbound::acme`], or listeners.
+//! The crate knows when an order is due, and the files of the cache. It knows neither listeners nor
+//! the protocol, which is in [`veche_outbound::acme`].
 
 #![forbid(unsafe_code)]
 
@@ -55,7 +56,8 @@ struct ManagerState {
     alpn_challenges: AlpnChallenges,
     figures: OrderMetrics,
     kept: Mutex<ManagedCertificates>,
-    /// Whether an order is in progress; outside of the lock, since it may end while that is held.
+    /// Whether an order is in progress. Not protected by the lock, because an order may end while
+    /// the lock is held.
     is_under_way: AtomicBool,
 }
 
@@ -227,7 +229,7 @@ impl CertificateManager {
             folder,
             _lock: lock,
         };
-        // Recorded in advance, so that a crash during the order counts as a failure.
+        // A failure is recorded in advance, so that a crash during the order counts as one.
         if let Err(error) = going.keep(&going.attempts_failed(None)) {
             return kept.no_cache(&error);
         }

@@ -35,7 +35,8 @@ pub(super) struct OrderHistory {
     pub(super) failures: u32,
     /// The kind of the last failure.
     kind: Option<FailureKind>,
-    /// Consecutive failures of that kind: after a long outage the first refusal does not cause a long delay.
+    /// Consecutive failures of the last kind. They determine the delay, so that the first refusal
+    /// after a long outage does not cause a long delay.
     alike: u32,
     /// The earliest time of the next order.
     pub(super) next_s: i64,
@@ -125,7 +126,8 @@ pub(super) struct CertificateInfo {
 }
 
 impl CertificateInfo {
-    /// Returns the time at which to renew the certificate; `random` is from 0 to 1 and stays the same.
+    /// Returns the time at which to renew the certificate; `random` is from 0 to 1 and must be the
+    /// same in every call.
     pub(super) fn renew_s(&self, random: f64) -> i64 {
         let life_s = self.valid_until_s.saturating_sub(self.valid_from_s).max(0) as f64;
         self.valid_from_s + (life_s * (RENEW_AFTER - RENEW_SPREAD * random)) as i64
@@ -136,7 +138,8 @@ impl CertificateInfo {
         self.is_for(names) && now_s <= self.valid_until_s
     }
 
-    /// Checks that the certificate matches the order. Storing another one would cause the next order at once.
+    /// Checks that the certificate matches the order. Otherwise storing it would make the next
+    /// order due at once.
     pub(super) fn check_issued(&self, names: &[String], now_s: i64) -> Result<(), String> {
         let why = match () {
             () if !self.is_for(names) => format!("it is for {:?}", self.names),
@@ -203,10 +206,11 @@ mod tests {
             (NOW_S + 55 * DAY_S..NOW_S + 56 * DAY_S).contains(&early),
             "{early}"
         );
-        // A certificate of six days is renewed with two left.
+        // A certificate that is valid for six days is renewed when two days are left.
         let short = held(&["a.example"], 0, 6);
         assert_eq!(due(Some(&short), 0.0), NOW_S + 4 * DAY_S);
-        // Ordered at once: no certificate, one for other names, an expired one.
+        // A certificate is ordered at once if none exists, or only one for other names, or an
+        // expired one.
         assert!(due(None, 0.5) <= NOW_S);
         assert!(due(Some(&held(&["b.example"], 0, 90)), 0.5) <= NOW_S);
         assert!(due(Some(&held(&["a.example"], 90, -1)), 0.5) <= NOW_S);
@@ -234,7 +238,7 @@ mod tests {
         assert_eq!(waits(Some(&unreachable), 4), [10, 20, 40, 80]);
         assert_eq!(waits(Some(&unreachable), 40)[39], 3600);
         let refused = OrderError::Refused(String::new());
-        // There are at most five attempts in the first hour, and two a day in the end.
+        // At most five attempts are made in the first hour, and finally two a day.
         assert_eq!(waits(Some(&refused), 5), [180, 360, 720, 1440, 2880]);
         assert_eq!(waits(None, 60)[59], 12 * 3600);
         let limited = |after_s| OrderError::Limited {
@@ -301,7 +305,7 @@ mod tests {
     fn other_names_and_other_clocks_wait_for_nothing() {
         let (own, other) = (names(&["a.example"]), names(&["a.example", "b.example"]));
         let issued = OrderHistory::issued(&own, NOW_S);
-        // An authority that issues unusable certificates gets no further order at once.
+        // An authority that issues unusable certificates does not get another order immediately.
         assert_eq!(due_s(&own, None, &issued, NOW_S, 0.0), NOW_S + 3600);
         assert!(due_s(&other, None, &issued, NOW_S, 0.0) <= NOW_S);
         let failed = issued.failed(&own, None, NOW_S, 0.0);

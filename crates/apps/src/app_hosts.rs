@@ -96,8 +96,8 @@ pub(super) struct RunningApp {
 
 /// Handlers that wait for the hub's answer to a subscription or query.
 ///
-/// If the session closes or unsubscribes before its subscription is registered, the hub sends no reply. The handlers
-/// that wait for such a reply are found by session and resumed with an error.
+/// If the session closes or unsubscribes before its subscription is registered, the hub sends no
+/// reply. The waiting handlers are then found by their session and resumed with an error.
 #[derive(Default)]
 pub(super) struct PendingSubscribes {
     last: u32,
@@ -145,8 +145,8 @@ impl PendingSubscribes {
         Ticket(self.last)
     }
 
-    /// Does the same as [`issue`](Self::issue) for a subscription whose position the handler has requested, if `place`
-    /// is not `None`.
+    /// Like [`issue`](Self::issue), but also registers the position that the handler requested;
+    /// `place` is `None` if the handler requested none.
     pub(super) fn issue_with_position(
         &mut self,
         session: ConnectionId,
@@ -169,8 +169,8 @@ impl PendingSubscribes {
         self.waiting.remove(&(session, ticket.0))
     }
 
-    /// Removes the waiting handlers of a session to which the hub will not reply: those of one channel, or of all
-    /// channels if `channel` is `None`. Returns their tokens.
+    /// Removes the handlers of a session that would wait in vain for a reply of the hub: those that
+    /// wait for one channel, or for all channels if `channel` is `None`. Returns their tokens.
     pub(super) fn drop_waiters(
         &mut self,
         session: ConnectionId,
@@ -326,7 +326,7 @@ impl AppHosts {
         answer: &HubReply,
         shared: &mut Context,
     ) {
-        // This only announces that the reply that follows does not cover all nodes.
+        // `Partial` only announces that the reply that follows does not cover all nodes.
         if matches!(answer, HubReply::Partial { .. }) {
             return;
         }
@@ -523,7 +523,8 @@ impl Apps for AppHosts {
         self.run(app, None, shared, |app, now| {
             let is_late = why == AbandonReason::TimedOut;
             app.runtime.handle_event(Event::Gone { id, is_late }, now);
-            // Coroutines that write the response or subscribe the session beside its handler are resumed with an error.
+            // Other coroutines that write the response or subscribe the session are resumed with an
+            // error.
             for token in writers.into_iter().chain(given_up) {
                 let gone = veche_runtime::WaitResult::Failed(veche_runtime::GONE.to_owned());
                 app.runtime.answer(token, &gone, now);

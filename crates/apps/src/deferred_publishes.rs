@@ -92,7 +92,7 @@ impl DeferredPublishes {
         self.sessions.push_back((self.last, session));
     }
 
-    /// Moves the sessions that need not be paused any more to `into`.
+    /// Moves the sessions whose pause is over to `into`.
     pub(super) fn take_resumed(&mut self, into: &mut Vec<ConnectionId>) {
         let first = self.waiting.first().copied().unwrap_or(u64::MAX);
         while let Some((_, session)) = self.sessions.pop_front_if(|one| one.0 < first) {
@@ -100,7 +100,7 @@ impl DeferredPublishes {
         }
     }
 
-    /// Returns the gate in which scripts see to which channels publications are currently refused.
+    /// Returns the gate that tells scripts to which channels publications are currently refused.
     pub(super) fn refused(&self) -> &Rc<PublishGate> {
         &self.refused
     }

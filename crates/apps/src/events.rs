@@ -34,15 +34,15 @@ impl AppHosts {
         Some(AppId(place as u16))
     }
 
-    /// Queues events. `lost` is the number of events lost before they came here. Returns whether an application handles
-    /// events; if not, the events are dropped.
+    /// Queues events. `lost` is the number of events that were dropped before they reached this
+    /// queue. Returns whether an application handles events; if not, the events are dropped.
     pub(super) fn queue_events(&mut self, events: &[ChannelEvent], lost: u64) -> bool {
         let Some(AppId(place)) = self.listener() else {
             return false;
         };
         let app = self.apps[usize::from(place)].as_ref();
         if !app.is_some_and(|app| app.runtime.handles(EventKind::Channels)) {
-            // Not queued for code that is loaded later.
+            // Events are not kept for code that is loaded later and may handle them.
             return false;
         }
         let room = WAITING_MAX - self.event_queue.queue.len();
@@ -61,7 +61,7 @@ impl AppHosts {
             return false;
         }
         match self.listener() {
-            // No application handles events any more: the queued ones are dropped.
+            // No application handles events any more, so queued events are dropped.
             None => true,
             Some(AppId(place)) => {
                 let app = self.apps[usize::from(place)].as_ref();

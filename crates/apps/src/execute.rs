@@ -194,7 +194,8 @@ impl AppHosts {
                         shared.requests.app_answers.push_back((to, part));
                     }
                     Effect::End { to, is_whole } => {
-                        // Coroutines that wait to write more, although the handler has ended the response.
+                        // Fails the coroutines that still wait to write, since the handler has
+                        // ended the response.
                         let late = self.writers.remove(&to).unwrap_or_default();
                         let words = || veche_runtime::GONE.to_owned();
                         refused.extend(late.into_iter().map(|token| (token, words())));
@@ -358,7 +359,8 @@ impl AppHosts {
             });
         }
         let payload = PayloadRef { kind, bytes: data };
-        // Queued behind earlier deferred publications to the same channel, if there are any, to keep their order.
+        // The publication is queued behind earlier deferred publications to the same channel, to
+        // keep their order.
         if !self.held.has_queued(&channel) {
             let Ok(name) = ChannelName::new(&channel) else {
                 return;

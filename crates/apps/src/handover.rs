@@ -15,8 +15,8 @@ use super::hooks::update_hook_kinds;
 use super::registry::{AppBundle, AppSet};
 use super::service::ServicePhase;
 
-/// The time that the handlers of older code have to finish after a reload, and those of a removed application after its
-/// removal, in milliseconds.
+/// The time in milliseconds that running handlers have to finish: those of older code after a
+/// reload, and those of an application after its removal.
 const RETIREMENT_MS: u64 = 10_000;
 
 /// The minimum time from the removal of an application until its clients are closed, in milliseconds. It lets

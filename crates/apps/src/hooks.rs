@@ -1,5 +1,5 @@
-//! Hook requests of Centrifuge clients that applications decide. This module converts a session's request for the
-//! script, and the script's response for the session.
+//! Hook requests of Centrifuge clients, on which applications decide. This module converts a
+//! session's request for the script, and the script's response for the session.
 //!
 //! Each request gets exactly one decision: the script's, or a failure if the script fails, exceeds its time limit or
 //! ends, or if too many requests are waiting.
@@ -23,7 +23,7 @@ use super::app_hosts::{AppHosts, LOG};
 /// limited separately, so that a burst of one kind, such as refreshes, does not displace others.
 const WAITING_MAX: usize = 4096;
 
-/// Maximum number of requests that are failed for their deadline in one turn.
+/// Maximum number of requests that time out in one turn.
 const GIVEN_UP_MAX: usize = 256;
 
 /// The undecided hook requests of one worker.

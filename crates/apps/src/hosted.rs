@@ -48,7 +48,7 @@ pub(super) enum StartError {
     /// The processes can't be started.
     #[error("{0}")]
     Workers(String),
-    /// A reload changes the kind of runtime of an application with this name.
+    /// A reload would change the runtime of an application without changing its name.
     #[error("changing the runtime of an app requires another name or a restart")]
     OtherRuntime,
 }

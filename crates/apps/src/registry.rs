@@ -32,7 +32,8 @@ pub struct AppBundle {
     pub receives_events: bool,
     /// The kinds of hooks that the application handles for Centrifuge clients.
     pub kinds: Arc<HookKinds>,
-    /// Warnings of the check that the code loads, for example about functions that are never called.
+    /// Warnings logged while the code was loaded for the check, for example about functions that
+    /// are never called.
     warnings: Vec<String>,
 }
 
@@ -138,7 +139,7 @@ pub struct AppRegistry {
     pub outbound: Outbound,
     /// Metrics of the applications that run in worker processes.
     pub pools: PoolRegistry,
-    /// The load test whose simulated users the services are, if any.
+    /// The load test, if any; the services then act as its simulated users.
     load_run: Option<Arc<dyn LoadRun>>,
 }
 
@@ -156,8 +157,8 @@ impl AppRegistry {
         self.load_with(config, None)
     }
 
-    /// Does the same as [`load`](Self::load), but the supervisor's spawner starts worker processes, if `spawner` is not
-    /// `None`.
+    /// Like [`load`](Self::load), but the supervisor's spawner starts the worker processes if
+    /// `spawner` is not `None`.
     pub fn load_with(
         &self,
         config: &Config,
@@ -383,8 +384,8 @@ fn own_spawner(config: &Config) -> Result<Arc<Spawner>, String> {
         let processes = app.processes.as_ref()?;
         let account = match config::Account::of_app(app, None) {
             Ok(account) => account,
-            // The configuration is for a server that another user starts, and only root can change the account: the
-            // processes keep the account of this process.
+            // Only root can change the account, so the configuration is meant for a server started
+            // by root. Here the processes keep the account of this process.
             Err(config::AccountError::NotRoot { .. }) => None,
             Err(error) => return Some(Err(error.to_string())),
         };

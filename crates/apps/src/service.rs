@@ -43,7 +43,8 @@ enum LifecycleState {
 /// Whether the services of a worker may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServicePhase {
-    /// Services must not start yet: those of another process of this server may still run.
+    /// Services must not start yet, because those of another process of this server may still be
+    /// running.
     Held,
     Open,
     /// Services have been requested to stop; those still running at `until_ms`, in monotonic milliseconds, are aborted.
@@ -80,7 +81,7 @@ impl RunningApp {
         self.bundle.slot.is_some()
     }
 
-    /// Returns whether the service, its older code, or a coroutine that either has started is still running.
+    /// Returns whether the service, its older code, or a coroutine of either is still running.
     fn is_busy(&self) -> bool {
         let runs = self.is_running() || self.exit.is_some();
         let has_work = runs && !self.runtime.is_idle();
@@ -143,7 +144,8 @@ impl AppHosts {
         }
     }
 
-    /// After services were requested to stop: ends them once all are idle or their time limit has passed.
+    /// Ends the services that were requested to stop, once all are idle or the time limit has
+    /// passed.
     pub(super) fn end_services(&mut self, shared: &mut Context) {
         let ServicePhase::Stopping { until_ms } = self.phase else {
             return;

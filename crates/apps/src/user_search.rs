@@ -1,8 +1,8 @@
-//! Searches for a user's connections on all workers: a message to each other worker requests its connections, and the
-//! answers of all workers form one result.
+//! Searches for a user's connections on all workers: a message asks every other worker for its
+//! connections, and the answers of all workers form one result.
 //!
-//! The hub knows the connections of a user. This module selects those that belong to the searching application, and
-//! tracks the handlers that wait for a result.
+//! The hub knows the connections of a user. This module selects those that belong to the searching
+//! application, and tracks the handlers that wait for a result.
 
 use std::collections::HashMap;
 
@@ -57,7 +57,8 @@ impl UserSearches {
         self.over.retain(|(of, own, _)| (*of, *own) != (app, token));
     }
 
-    /// Records the outcome of a call without a search; it is delivered when the handler waits for it.
+    /// Records an outcome that is already known, so that it is delivered once the handler waits for
+    /// it.
     pub(super) fn complete(&mut self, app: AppId, token: Token, outcome: CallOutcome) {
         self.over.push((app, token, outcome));
     }

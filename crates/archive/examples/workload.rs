@@ -120,7 +120,8 @@ fn main() {
     );
 }
 
-/// The result of one worker: how long each of its turns took to become durable, and the time it spent in `append`.
+/// Runs one worker. Returns how long each of its turns took to become durable, and the time spent
+/// in `append`.
 fn work(worker: u64, archive: &Archive, plan: &Plan) -> (Vec<Duration>, Duration) {
     let me = thread::current();
     let mut writer = archive.writer(move || me.unpark());

@@ -40,7 +40,7 @@ pub(crate) struct SharedState {
 /// Opens the archive in a folder, which is created if necessary, and reads all of it.
 ///
 /// # Errors
-/// [`Error`]; nothing has changed then.
+/// Returns an [`Error`] and leaves the stored data unchanged.
 pub fn open(folder: &Path, options: &Options) -> Result<(Archive, LoadedStreams), Error> {
     make(folder).map_err(|source| Error::Io {
         path: folder.into(),
@@ -135,8 +135,8 @@ pub fn set_aside(folder: &Path) -> Result<PathBuf, Error> {
     Ok(aside)
 }
 
-/// Makes the next [`open`] give all streams new epochs: for a folder restored from a backup, whose clients may know
-/// later offsets of the same epochs.
+/// Makes the next [`open`] give all streams new epochs. Needed after the folder was restored from a
+/// backup, since clients may know later offsets of the same epochs.
 ///
 /// # Errors
 ///

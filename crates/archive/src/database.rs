@@ -28,8 +28,9 @@ const APPLICATION: i32 = 0x7665_6368;
 /// Version of the format; a change that older versions can't read gets the next number.
 const FORMAT: u32 = 1;
 
-/// A file with the tables of this version and a format number less than this far above [`FORMAT`] was written by a
-/// later version; a number further above counts as damage.
+/// Range of the format numbers of later versions: a file with the tables of this version and a
+/// number less than [`FORMAT`] plus this counts as written by a later version; one with a higher
+/// number counts as damaged.
 const COMPATIBLE_FORMATS: i64 = 16;
 
 const PAGE_BYTES: u64 = 8192;
@@ -38,7 +39,8 @@ const PAGE_BYTES: u64 = 8192;
 /// 256 (2 MiB), and at most 1,024 (8 MiB), which bounds the pause.
 const LOG_FRAMES: RangeInclusive<u64> = 256..=1024;
 
-/// Free pages kept for reuse: 1 MiB, and in addition a quarter of the file.
+/// Minimum number of free pages kept for reuse: 1 MiB. If a quarter of the file is more, that is
+/// kept.
 const FREE_PAGES_MIN: u64 = 128;
 
 /// Pages released in one step: 1 MiB, which bounds the pause.
@@ -76,7 +78,8 @@ pub(crate) struct ArchiveDatabase {
     fsync: FsyncPolicy,
     /// The part of the log after its last valid commit when the file was opened.
     tail: WalTail,
-    /// Length of the log in bytes beyond which maintenance does not wait; set by each maintenance step.
+    /// Length of the log in bytes above which maintenance is not postponed; set by each maintenance
+    /// step.
     log_bytes_max: u64,
 }
 
@@ -98,7 +101,8 @@ impl ArchiveDatabase {
             path: path.into(),
             source,
         };
-        // SQLite gets a path without links and follows none.
+        // Symbolic links in the folder's path are resolved here, because SQLite is told not to
+        // follow any.
         let folder = fs::canonicalize(folder).map_err(|error| failed(folder, error))?;
         let path = folder.join("history.sqlite");
         // Created here with private permissions; SQLite gives its log the same mode.
@@ -153,7 +157,8 @@ impl ArchiveDatabase {
         }
         let synchronous = match self.fsync {
             FsyncPolicy::EveryCommit => "full",
-            // Syncs only at checkpoints, without which a power cut could damage old data.
+            // SQLite then syncs at checkpoints only. Without these syncs a power cut could damage
+            // old data.
             FsyncPolicy::Interval(_) | FsyncPolicy::Never => "normal",
         };
         let settings = format!(
@@ -172,8 +177,8 @@ impl ArchiveDatabase {
         Ok(())
     }
 
-    /// Checks the application id and the format. With the tables of this version, an id that is off by a byte, or a
-    /// format number out of range, counts as damage.
+    /// Checks the application id and the format number. If the tables are those of this version, an
+    /// id with one wrong byte or a format number out of range counts as damage.
     fn check_format(&self, application: i64, format: i64, tables: &[String]) -> Result<(), Error> {
         let path = self.path.clone();
         let expected = Connection::open_in_memory().and_then(|memory| {
@@ -209,7 +214,7 @@ impl ArchiveDatabase {
         })
     }
 
-    /// Finds damage that loading does not: in free pages and in the page structure.
+    /// Finds damage that loading does not detect: in free pages and in the page structure.
     fn check(&self) -> Result<(), Error> {
         let found = self
             .connection
@@ -224,7 +229,8 @@ impl ArchiveDatabase {
         }
     }
 
-    /// Commits a change set atomically. A full disk may have room once the log was moved into the tables.
+    /// Commits a change set atomically. If the disk is full, moves the log into the tables, which
+    /// may free space, and tries again.
     pub(crate) fn commit(&mut self, plan: &ChangeSet) -> Result<(), Error> {
         let Err(source) = self.write(plan) else {
             return Ok(());
@@ -317,7 +323,8 @@ impl ArchiveDatabase {
         let frames_max = all.clamp(*LOG_FRAMES.start(), *LOG_FRAMES.end());
         self.log_bytes_max = frames_max * PAGE_BYTES;
         if frames - moved >= frames_max {
-            // The log restarts at its beginning, so it never contains frames of two rounds.
+            // Truncates the log, so that it never mixes frames written before and after a
+            // checkpoint.
             self.checkpoint("truncate")?;
             return Ok(Maintenance::Checkpoint);
         }

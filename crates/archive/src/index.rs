@@ -40,7 +40,8 @@ struct RowLocation {
 /// The changes of one group, which are committed atomically. Applying them twice has the same effect as once.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeSet {
-    /// Publications by row number from `first` on; `None` for those removed again.
+    /// Publications to add, by row number from `first` on; `None` if the same group removes the
+    /// publication again.
     pub(crate) added: Vec<Option<PublicationRow>>,
     pub(crate) first: u64,
     /// Row numbers of publications to delete, as ranges of first and last.
@@ -61,7 +62,8 @@ pub(crate) struct PublicationRow {
     pub(crate) publication: StoredPublication,
 }
 
-/// The row of a stream. While the stream has publications, the data of the latest one count instead of the row's.
+/// The row of a stream. While the stream has publications, their latest offset and version override
+/// `top` and `version`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamRow {
     pub(crate) id: u64,
@@ -95,7 +97,7 @@ impl Index {
         self.streams.insert(Arc::clone(&head.name), stream);
     }
 
-    /// Adds a publication that was read from the database; older ones come first.
+    /// Adds a publication that was read from the database. Publications must be added oldest first.
     pub(crate) fn load_row(
         &mut self,
         name: &Arc<str>,
@@ -109,12 +111,12 @@ impl Index {
         }
     }
 
-    /// Skips row numbers of publications up to this one.
+    /// Reserves row numbers up to this one, so that no new publication gets them.
     pub(crate) fn skip_to(&mut self, number: u64) {
         self.number = self.number.max(number);
     }
 
-    /// Skips row numbers of streams up to this one.
+    /// Reserves row numbers up to this one, so that no new stream gets them.
     pub(crate) fn skip_to_stream(&mut self, id: u64) {
         self.id = self.id.max(id);
     }
@@ -225,7 +227,8 @@ impl Index {
         if stream.rows.capacity() > 4 * (stream.rows.len() + 8) {
             stream.rows.shrink_to(2 * stream.rows.len());
         }
-        // Data that only those publications had must be in the stream's row from now on.
+        // Data that was stored only with the removed publications must now be written to the
+        // stream's row.
         let is_version_gone = stream
             .version
             .as_ref()

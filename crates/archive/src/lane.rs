@@ -1,4 +1,5 @@
-//! A worker's side: accepts batches and reports which are durable. Neither side waits for the other.
+//! The queue between one worker and the archive's thread: accepts batches and reports which are
+//! durable. Neither side waits for the other.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -64,7 +65,8 @@ impl Writer {
         Ok(self.batch)
     }
 
-    /// Returns whether a batch of that size, by [`ArchiveRecord::bytes`], would be accepted now.
+    /// Returns whether a batch of this size, as computed by [`ArchiveRecord::bytes`], would be
+    /// accepted now.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         self.lane.has_room(bytes)

@@ -33,11 +33,12 @@ pub struct LoadedStream {
 /// Data that was unreadable and skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// The end of the log was an incomplete commit, as after a power cut or a process killed while writing. It contains
-    /// nothing that was reported as durable, unless the disk lost it.
+    /// The end of the log was an incomplete commit, as after a power cut or after the process was
+    /// killed while writing. Nothing in it was reported as durable, unless the disk lost data that
+    /// it had confirmed.
     #[error("the last {bytes} bytes of the log are an incomplete commit and were cut off")]
     Tail {
-        /// The number of bytes.
+        /// The number of bytes cut off.
         bytes: u64,
     },
     /// The log is damaged before its end, and what follows was or may have been committed.
@@ -49,7 +50,7 @@ pub enum Warning {
         bytes: u64,
         /// The number of recognisable commits among them.
         commits: u64,
-        /// The number of channels.
+        /// The number of channels that got new epochs.
         channels: u64,
     },
     /// The machine went down while the archive was open, and data reported as durable may not have been on disk.
@@ -57,13 +58,13 @@ pub enum Warning {
         "the machine crashed or lost power, and the latest publications of {channels} channels may be lost: these have new epochs, so that clients notice"
     )]
     Lost {
-        /// The number of channels.
+        /// The number of channels that got new epochs.
         channels: u64,
     },
     /// New epochs were requested.
     #[error("{channels} channels have new epochs, as requested")]
     Renewed {
-        /// The number of channels.
+        /// The number of channels that got new epochs.
         channels: u64,
     },
     /// Publications of a channel are damaged; they and older ones were skipped.

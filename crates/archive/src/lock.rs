@@ -1,4 +1,5 @@
-//! An exclusive lock of the folder. It belongs to the system, so it ends with the process in any case.
+//! An exclusive lock on the folder. The kernel holds it, so it is released however the process
+//! ends.
 
 use std::fs::{self, File, TryLockError};
 use std::io::Write as _;
@@ -44,8 +45,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A process that is just being started has a copy of the descriptor for a moment, so closing ours would not
-        // suffice.
+        // A child process that is just starting briefly has a copy of the descriptor, so closing
+        // ours would not release the lock.
         let _ = self.file.unlock();
     }
 }

@@ -17,8 +17,8 @@ pub enum ArchiveRecord {
         /// The wall clock in milliseconds.
         at_ms: u64,
     },
-    /// A publication was stored. A stream that is unknown or has another epoch is started by it; an offset not beyond
-    /// the top is ignored.
+    /// A publication was stored. It starts a new stream if the stream is unknown or has another
+    /// epoch. It is ignored if its offset is not above the top.
     Published {
         /// Name of the stream's channel.
         channel: Arc<str>,
@@ -63,12 +63,13 @@ pub struct StoredPublication {
     pub extra: Option<Bytes>,
 }
 
-/// The version of the state in a publication: older ones are refused.
+/// The version of the state that a publication contains; publications of older versions are
+/// refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredVersion {
     /// Increases with each state.
     pub number: u64,
-    /// Numbers are comparable within one epoch.
+    /// The version epoch; numbers are comparable only within one epoch.
     pub epoch: Option<Arc<str>>,
 }
 

@@ -1,8 +1,10 @@
-//! Detects whether the machine went down since the archive was last open, with data on its way to the disk.
+//! Detects whether the machine went down while the archive was open, so that data may not have
+//! reached the disk.
 //!
-//! Unless each commit is synced, data reported as durable and seen by clients can be lost then. Its offsets would be
-//! assigned again under an epoch that clients know. So streams get new epochs, and returning clients learn that
-//! something may be missing. A file beside the database records the boot in which the archive was open.
+//! Unless each commit is synced, a crash of the machine can lose data that was reported as durable
+//! and that clients have seen. Its offsets would be assigned again under an epoch that clients
+//! know. So streams get new epochs, from which returning clients learn that publications may be
+//! missing. A file beside the database records the boot in which the archive was open.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -46,10 +48,10 @@ pub fn boot_id() -> Option<String> {
     (!id.is_empty()).then(|| id.to_owned())
 }
 
-/// The end of the last run, as far as the next run depends on it.
+/// How the last run ended, and so what the next run has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastRun {
-    /// All data reported as durable was present.
+    /// All data reported as durable is present.
     Whole,
     /// The machine went down: data reported as durable may be lost. An unknown boot counts as a different one.
     Lost,
@@ -114,7 +116,8 @@ fn write(folder: &Path, text: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Files belong to the owner of the folder, also if root creates them.
+/// Returns options for private files that belong to the owner of the folder, even if root creates
+/// them.
 pub(crate) fn private(folder: &Path) -> io::Result<WriteOptions> {
     let found = fs::metadata(folder)?;
     let (uid, gid) = (found.uid(), found.gid());
@@ -132,7 +135,8 @@ pub(crate) enum RenewalCause {
     Asked,
 }
 
-/// Derives new epochs from those that clients know. Random, so that no two renewals give the same ones.
+/// Derives a new epoch from each known one. The value is random, so that two renewals yield
+/// different epochs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renewal(NonZeroU32);
 

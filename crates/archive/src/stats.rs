@@ -31,7 +31,7 @@ pub struct ArchiveStats {
     pub file_bytes: u64,
     /// Whether the last attempt to write failed and is being retried.
     pub is_failing: bool,
-    /// The last error, current or earlier.
+    /// The last error, even if later writes succeeded.
     pub last_error: Option<String>,
 }
 

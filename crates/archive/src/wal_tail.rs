@@ -8,8 +8,9 @@ use std::path::Path;
 const HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 24;
 
-/// SQLite changes a log's salt in each round, when it writes the log from the beginning again: the first half
-/// increments, the second is random. A salt up to this many rounds back counts as an earlier one of the same log.
+/// SQLite changes a log's salt in each round, that is, whenever it starts to write the log from the
+/// beginning again: the first half is incremented, the second is random. A salt from at most this
+/// many rounds ago counts as an earlier salt of the same log.
 const ROUNDS_MAX: u32 = 1 << 20;
 
 /// The part of a log after its last valid commit.
@@ -24,7 +25,7 @@ pub(crate) struct WalTail {
 }
 
 impl WalTail {
-    /// Reads the part after `frames` valid ones.
+    /// Reads the part of the log after its first `frames` frames, which are valid.
     pub(crate) fn read(path: &Path, frames: u64, page_bytes: u64) -> io::Result<Self> {
         let mut file = match File::open(path) {
             Ok(file) => file,
@@ -81,7 +82,7 @@ impl WalTail {
 /// Truncates a log after that many frames, which needs no disk space.
 pub(crate) fn cut(path: &Path, frames: u64, page_bytes: u64) -> io::Result<()> {
     let end = match frames {
-        // The header of the log may be damaged as well.
+        // Without valid frames the header is removed too, since it may be damaged as well.
         0 => 0,
         _ => frame_at(frames, page_bytes),
     };

@@ -36,10 +36,10 @@ pub(crate) struct WriterThread {
     /// `None` after an error that may be specific to the open file: the next attempt reopens it.
     database: Option<ArchiveDatabase>,
     index: Index,
-    /// Changes from the opening of the archive, which must be written first.
+    /// Changes found necessary while the archive was opened; `None` once they are written.
     opening: Option<Opening>,
     shared: Arc<SharedState>,
-    /// The lane that goes first in the next group.
+    /// The index of the lane from which the next group takes its first batch.
     first_lane: usize,
     /// Time of the next sync, if anything was written since the last one.
     sync_at: Option<Instant>,
@@ -53,7 +53,7 @@ pub(crate) struct WriterThread {
     _lock: Lock,
 }
 
-/// Changes that the opening of the archive has to write.
+/// Changes found necessary while the archive was opened, which are written before anything else.
 #[derive(Debug)]
 pub(crate) struct Opening {
     /// Whether data reported as durable may be lost, so that the streams get new epochs.
@@ -92,7 +92,7 @@ impl WriterThread {
             folder: folder.into(),
             fsync: options.fsync,
             boot: options.boot.clone(),
-            // Without a pause the thread would retry without end.
+            // Without a pause the thread would retry in a busy loop.
             retry: options.retry.max(Duration::from_millis(1)),
             database,
             index,
@@ -167,8 +167,8 @@ impl WriterThread {
     pub(crate) fn run(mut self) -> Result<(), Error> {
         let mut unwritten = 0;
         loop {
-            // The flag is read once per round: batches accepted before the lanes were closed are then in this group or
-            // a later one.
+            // The flag is read once per round, before the lanes are closed and batches are
+            // gathered. So every accepted batch is in this group or a later one.
             let is_closing = self.is_closing();
             if is_closing {
                 self.close_lanes();
@@ -205,7 +205,8 @@ impl WriterThread {
         }
         let reason = self.shared.counters.last_error.lock().clone();
         let closed = match self.database.take() {
-            // The next start has to find the same state.
+            // The changes of the opening are not written, so the next start must find the database
+            // unchanged.
             Some(_) if self.opening.is_some() => Ok(()),
             Some(database) => database.close().inspect(|()| {
                 if unwritten == 0 {
@@ -320,8 +321,8 @@ impl WriterThread {
         Ok(self.database.as_mut().expect("it was opened"))
     }
 
-    /// Returns whether the database counts as damaged. The first finding may be a problem of the open file, which is
-    /// then reopened.
+    /// Returns whether the database counts as damaged. A single finding may be caused by the open
+    /// file, so the file is first reopened.
     fn is_damaged(&self) -> bool {
         self.damages >= DAMAGES_MAX
     }

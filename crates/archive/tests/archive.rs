@@ -73,8 +73,8 @@ fn links_in_place_of_files_are_not_followed() {
         let _ = fs::remove_file(&path);
         std::os::unix::fs::symlink(&precious, &path).expect("a link");
         let opened = veche_archive::open(folder.path(), &options(FsyncPolicy::EveryCommit));
-        // `run` is replaced by a new file, and the link's target is not written to; links in place of the others are
-        // errors.
+        // A link in place of `run` is replaced by a new file; links in place of the other files are
+        // errors. No link's target is written to.
         match (name, opened) {
             ("run", Ok((archive, _))) => archive.close().expect("closed"),
             (_, Ok(_)) => panic!("{name}: it is followed"),
@@ -255,7 +255,8 @@ fn work_is_counted() {
     assert_eq!((stats.is_failing, stats.last_error), (false, None));
 }
 
-/// Batches that arrive while the archive's thread is busy, of all writers, are written by one commit.
+/// Batches that arrive while the archive's thread is busy are written by a single commit, even if
+/// they come from several writers.
 #[test]
 fn waiting_batches_share_a_commit() {
     let folder = Folder::new("group");
@@ -495,7 +496,7 @@ fn an_open_archive_names_the_start_of_the_machine_and_its_policy() {
     }
 }
 
-/// The log is behind links that lead nowhere, so syncing fails.
+/// The log is replaced by a symbolic link to itself, so syncing fails.
 #[test]
 fn a_disk_that_can_not_be_asked_is_asked_again_after_a_pause() {
     let folder = Folder::new("unsynced");

@@ -11,7 +11,8 @@ use veche_archive::{ArchiveRecord, Error, FsyncPolicy, LoadedStreams, Warning};
 
 const FRAME_BYTES: usize = 24 + 8192;
 
-/// An archive as left by a kill, with everything in its log, and the expected content after each batch.
+/// Returns an archive as a kill leaves it, with all data in its log, and the expected content after
+/// each batch.
 fn archive_with_log(name: &str, batches: u64) -> (Folder, Vec<Model>) {
     let folder = Folder::new(name);
     let (archive, _) = open(&folder, FsyncPolicy::Never);
@@ -160,8 +161,9 @@ fn a_flipped_byte_in_the_log_never_leaves_a_gap_under_the_same_epoch() {
     assert!(lost > 80, "{lost}");
 }
 
-/// Opens the archive with a log that is damaged at an offset. Returns whether commits were lost: then the epochs are
-/// renewed, and a further start loses nothing. Otherwise all batches are there.
+/// Opens the archive with a log that is damaged at an offset. Returns whether commits were lost. If
+/// so, the epochs are renewed, and a further start loses nothing; otherwise all batches are
+/// present.
 fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bool {
     let copy = folder.copy("damaged-log");
     fs::write(wal_path(&copy), log).expect("written");
@@ -291,7 +293,7 @@ fn no_damage_makes_it_panic() {
         let copy = folder.copy("anywhere-copy");
         let mut bytes = bytes.clone();
         for _ in 0..random.usize(1..40) {
-            // Most bytes are damaged where there is data: in headers and at the ends of pages.
+            // Mostly damages bytes where pages contain data: in headers and at the ends of pages.
             let page = random.usize(..bytes.len() / 8192) * 8192;
             let at = if random.bool() {
                 page + random.usize(..120)

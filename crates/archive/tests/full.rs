@@ -393,7 +393,7 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
         let (archive, _) = veche_archive::open(Path::new(&folder), &patient()).expect("an archive");
         let mut worker = Worker::new(&archive);
         let mut batch = 0;
-        // The file of the tables has room for the first checkpoints, and for none at last.
+        // The database file has room for the first checkpoints, but not for all.
         while archive.stats().errors == 0 {
             let record = published("a", 1, batch + 1, vec![3; 200_000]);
             batch = worker.append(vec![record]);

@@ -1,5 +1,5 @@
-//! A process that appends is killed at random moments: all records reported as durable are present, in order, and no
-//! others.
+//! A process that appends is killed at random moments. Afterwards the archive contains all records
+//! reported as durable, in order, and no record that was never submitted.
 
 mod support;
 
@@ -94,7 +94,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
             std::hint::black_box(step);
         });
         child.kill().expect("killed");
-        // All records count that the child reported as durable before its end.
+        // Every record that the child reported as durable before it was killed has to be present.
         for line in lines.map_while(Result::ok) {
             its_checkpoints = note(&line, &mut acknowledged).unwrap_or(its_checkpoints);
         }

@@ -6,11 +6,12 @@
 pub enum AppChannelQuery {
     /// A part of the history.
     History {
-        /// The position after which publications are returned, or before which if in reverse: `EPOCH:OFFSET`.
+        /// A position, `EPOCH:OFFSET`. Publications after it are returned, or before it if
+        /// `is_reverse`.
         since: Option<String>,
         /// The maximum number of publications.
         limit: usize,
-        /// Whether the latest come first.
+        /// Whether the latest publications are returned first.
         is_reverse: bool,
     },
     /// The members of the channel.
@@ -51,7 +52,7 @@ pub enum ChannelReply {
     UserStatus {
         /// The number of the user's connections.
         connections: u32,
-        /// When the last of them closed, in milliseconds since 1970, if known.
+        /// When the last of the user's connections closed, in milliseconds since 1970, if known.
         last_seen_ms: Option<u64>,
     },
 }

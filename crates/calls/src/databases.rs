@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::mysql::Database;
 use crate::redis::RedisDatabase;
 
-/// Databases by the names that applications call them by.
+/// Databases by the names that applications use for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Databases {
     /// MySQL and MariaDB databases.

@@ -13,17 +13,17 @@ pub struct FastcgiPool {
     pub address: String,
     /// Path of the script as the server sees it.
     pub script: String,
-    /// The most requests at once, at least 1.
+    /// Maximum number of concurrent requests, at least 1.
     pub size: usize,
     /// The time limit for opening a connection.
     pub connect_timeout: Duration,
-    /// The longest time that a request waits for another one to end.
+    /// The maximum time that a request waits for another request to finish.
     pub wait_timeout: Duration,
     /// The time limit of a request.
     pub timeout: Duration,
-    /// The time for which a connection is kept without a request; zero: it is not kept.
+    /// How long an idle connection is kept; with zero, connections are closed after a request.
     pub idle_timeout: Duration,
-    /// The longest response, in bytes.
+    /// Maximum length of a response in bytes.
     pub response_bytes_max: usize,
 }
 
@@ -36,7 +36,7 @@ pub struct FastcgiCall {
     pub client: FastcgiClient,
     /// Additional variables of the script; a value may be a secret.
     pub variables: Vec<(&'static str, Secret)>,
-    /// The body, which is not a form.
+    /// The request body, sent to the script as is.
     pub body: Vec<u8>,
 }
 

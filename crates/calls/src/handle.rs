@@ -1,10 +1,11 @@
-//! Resources that a reply leaves open in `outbound`, which performs the calls.
+//! Resources that stay open in the `outbound` crate after a reply; that crate performs the calls.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// An opaque resource, closed when the last clone is dropped: so a reply that is never taken leaves nothing open.
+/// An opaque resource. It is closed when the last clone is dropped, so a reply that is never taken
+/// leaves nothing open.
 #[derive(Clone)]
 pub struct Handle(Arc<dyn Any + Send + Sync>);
 

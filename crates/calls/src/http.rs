@@ -29,11 +29,11 @@ pub struct HttpRequest {
     pub timeout: Duration,
     /// The time limit for resolving, connecting and TLS together.
     pub connect_timeout: Duration,
-    /// The most redirects to follow; 0 returns them as responses.
+    /// Maximum number of redirects to follow; with 0, redirects are returned as responses.
     pub redirects_max: u32,
-    /// The longest response body after inflation, in bytes.
+    /// Maximum length of the response body after decompression, in bytes.
     pub body_bytes_max: u64,
-    /// The limit of connections to one host; calls with another limit use separate connections.
+    /// The limit of connections to one host. Calls with different limits do not share connections.
     pub connections_max: u32,
     /// The certificates to trust for `https`.
     pub trust: CertificateTrust,
@@ -69,7 +69,8 @@ pub struct HttpReply {
     pub headers: Vec<(String, Vec<u8>)>,
     /// The URL after all redirects.
     pub url: String,
-    /// The body; inflated if it was compressed with gzip although the request did not ask for it.
+    /// The body. It is decompressed if the server used gzip although the request did not ask for
+    /// it.
     pub body: ReplyBody,
 }
 

@@ -1,12 +1,12 @@
-//! Resources of `outbound`, which performs the calls, that are held across several calls: a connection in a
-//! transaction, a subscription.
+//! Resources of the `outbound` crate that are held across several calls: a connection in a
+//! transaction, or a subscription.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// An opaque resource, held while a clone of the lease exists. Only `outbound` knows its content. Dropping the last
-/// clone ends it.
+/// An opaque resource, held while a clone of the lease exists. Only `outbound` knows its content.
+/// Dropping the last clone releases the resource.
 #[derive(Clone)]
 pub struct Lease(Arc<dyn Any + Send + Sync>);
 

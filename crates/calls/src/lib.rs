@@ -163,7 +163,7 @@ impl CallErrorKind {
         Self::Broken,
     ];
 
-    /// Returns the name in scripts.
+    /// Returns the name by which scripts know this kind.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -12,9 +12,9 @@ pub struct Database {
     pub server: ServerAccount,
     /// The name of the database.
     pub name: Option<String>,
-    /// The name of the pool: databases that differ only in it share no connections.
+    /// The name of the pool. Databases that differ only in this name share no connections.
     pub pool_name: Option<String>,
-    /// The most connections; at least 1.
+    /// Maximum number of connections, at least 1.
     pub pool: usize,
     /// The time limit for connecting.
     pub connect_timeout: Duration,
@@ -24,9 +24,9 @@ pub struct Database {
     pub timeout: Duration,
     /// The idle time after which a connection is closed.
     pub idle_timeout: Duration,
-    /// The most rows of a result.
+    /// Maximum number of rows of a result.
     pub rows_max: usize,
-    /// The most bytes of a result's values.
+    /// Maximum total length of a result's values in bytes.
     pub bytes_max: usize,
 }
 
@@ -73,7 +73,7 @@ pub enum ResultMode {
     Row,
     /// The first value of the first row.
     Value,
-    /// The number of changes.
+    /// The number of affected rows and the generated id, and rows if the statement returns any.
     Changes,
 }
 

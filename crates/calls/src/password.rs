@@ -1,4 +1,4 @@
-//! Hashing and verification of passwords. No other server is involved; both take memory and time.
+//! Hashing and verification of passwords. Both run in this process, and take memory and time.
 
 use std::fmt;
 

@@ -16,9 +16,9 @@ pub struct RedisDatabase {
     pub server: ServerAccount,
     /// The number of the database.
     pub database: u32,
-    /// The name of the pool: databases that differ only in it share no connections.
+    /// The name of the pool. Databases that differ only in this name share no connections.
     pub pool_name: Option<String>,
-    /// The most connections for blocking commands; at least 1.
+    /// Maximum number of connections for blocking commands, at least 1.
     pub pool: usize,
     /// The time limit for connecting.
     pub connect_timeout: Duration,
@@ -28,7 +28,7 @@ pub struct RedisDatabase {
     pub timeout: Duration,
     /// The idle time after which a connection for blocking commands is closed.
     pub idle_timeout: Duration,
-    /// The most queued messages of a subscription.
+    /// Maximum number of queued messages of a subscription.
     pub queue: usize,
 }
 
@@ -78,7 +78,7 @@ pub struct RedisCommand {
     count: u32,
 }
 
-/// Bytes of a part's length.
+/// Size of the length field before each part, in bytes.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
 impl RedisCommand {
@@ -116,7 +116,7 @@ impl RedisCommand {
         self.count as usize
     }
 
-    /// Returns whether not even a name was added.
+    /// Returns whether the command has no parts, not even a name.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0

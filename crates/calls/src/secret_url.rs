@@ -46,8 +46,9 @@ pub fn masked(url: &str) -> String {
     let authority_ends = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let user_ends = match rest[..authority_ends].rfind('@') {
         Some(at) => Some(at),
-        // A password with an unescaped special character: what looks like the path begins within it. Paths of web pages
-        // may contain an "@" too, those of databases don't.
+        // The password may contain an unescaped `/`, `?` or `#`, so that the authority seems to end
+        // within it. Then the last "@" ends the user information; a "@" in a path occurs only in
+        // URLs of web pages.
         None if !is_web || !has_port_or_none(&rest[..authority_ends]) => rest.rfind('@'),
         None => None,
     };

@@ -45,8 +45,9 @@ pub enum TlsMode {
     /// TLS is off; the default mode.
     #[default]
     Off,
-    /// TLS; the certificate has to match the host and come from an authority of the system.
+    /// TLS; the certificate has to match the host and be issued by an authority that the system
+    /// trusts.
     Public,
-    /// TLS; the certificate has to match the host and come from an authority in this PEM file.
+    /// TLS; the certificate has to match the host and be issued by an authority in this PEM file.
     Authority(String),
 }

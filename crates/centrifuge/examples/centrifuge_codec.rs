@@ -83,7 +83,8 @@ fn look(encoding: Encoding, message: &[u8], what: &str) -> Result<Value, Malform
     })
 }
 
-/// Returns which publications match, each with one value of the tag `k`, or none.
+/// Returns whether publications match the filter: one without the tag `k`, and one for each of
+/// three values of `k`.
 fn filter(data: PublicationData<'_>) -> Value {
     match TagsFilter::read(data) {
         Ok(filter) => {
@@ -188,7 +189,7 @@ impl Message<'_> {
     }
 }
 
-/// Returns replies and pushes by name: as JSON text, as Protobuf, and only as Protobuf if they are binary.
+/// Returns replies and pushes by name, as JSON text and as Protobuf; binary ones only as Protobuf.
 fn samples() -> BTreeMap<&'static str, Value> {
     let mut samples = BTreeMap::new();
     let mut add = |name, messages: &[Message<'_>]| {

@@ -8,8 +8,9 @@ pub const DEPTH_MAX: usize = 128;
 /// Application data, which the protocol does not interpret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublicationData<'a> {
-    /// One JSON value. Written unchanged to JSON clients, without line breaks between its tokens; it is not validated
-    /// again, so invalid JSON breaks the client's whole message. Empty means absent.
+    /// One JSON value, which is not validated again: invalid JSON breaks the client's whole
+    /// message. JSON clients get it unchanged, except that line breaks between its tokens are
+    /// removed. Empty means absent.
     Json(&'a str),
     /// Any text. JSON clients get a JSON string.
     Text(&'a str),
@@ -44,16 +45,19 @@ pub fn is_json(text: &str) -> bool {
     !depth::is_over(text, DEPTH_MAX) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// The form of a publication's data, if its subscriber and the server may have agreed on deltas (Fossil's format).
+/// The form of a publication's data. Only subscribers that agreed on deltas (in Fossil's format)
+/// with the server get another form than `Off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum DeltaKind {
-    /// No deltas: data unchanged.
+    /// Without deltas: the data is sent unchanged.
     #[default]
     Off,
-    /// With deltas: whole data. JSON clients get them as a JSON string that contains their JSON form.
+    /// With deltas: the whole data. JSON clients get a JSON string that contains the data's JSON
+    /// form.
     Whole,
-    /// With deltas: a delta from the previous data ([`fossil_delta`](crate::fossil_delta)), as text, or binary for
-    /// Protobuf clients. It is computed between the whole data in the form that the client receives: JSON unchanged,
-    /// text as a JSON string. JSON clients get no delta from or to binary data.
+    /// With deltas: a delta from the previous data ([`fossil_delta`](crate::fossil_delta)), as
+    /// text, or as binary data for Protobuf clients. It is computed between whole data in the form
+    /// that the client receives: JSON unchanged, text as a JSON string. JSON clients get no delta
+    /// from or to binary data.
     Patch,
 }

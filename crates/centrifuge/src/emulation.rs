@@ -1,4 +1,5 @@
-//! The envelope of commands that a client sends in a request of their own, apart from its connection.
+//! The envelope of commands from a client whose connection only receives: the client sends them in
+//! separate requests.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -9,7 +9,7 @@ use crate::read::filter::{self, WireNode};
 /// Maximum encoded length in bytes.
 pub const FILTER_BYTES_MAX: usize = 2048;
 
-/// Maximum number of nodes, and of values in all lists.
+/// Maximum number of nodes of a filter, and of values in all its lists together.
 pub const FILTER_NODES_MAX: usize = 64;
 const VALUES_MAX: usize = 128;
 
@@ -53,7 +53,8 @@ enum TagTest {
 }
 
 impl TagsFilter {
-    /// Parses the filter of a [`SubscribeRequest`](crate::SubscribeRequest): JSON, or binary data, which are Protobuf.
+    /// Parses the filter of a [`SubscribeRequest`](crate::SubscribeRequest). Binary data is decoded
+    /// as Protobuf, other data as JSON.
     ///
     /// # Errors
     /// The filter is invalid or above a limit.
@@ -174,8 +175,8 @@ struct Number<'a> {
 }
 
 impl<'a> Number<'a> {
-    /// Returns `None` if `text` is not a decimal number, or exceeds Centrifugo's limits: they apply as well where a
-    /// client could notice a difference.
+    /// Returns `None` if `text` is not a decimal number or exceeds a limit. The limits are those of
+    /// Centrifugo wherever a client could notice a difference.
     fn of(text: &'a str) -> Option<Self> {
         const BYTES_MAX: usize = 200;
         const FRACTION_MAX: usize = 19;

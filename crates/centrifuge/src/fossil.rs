@@ -50,7 +50,7 @@ pub fn fossil_delta(old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
 /// A delta in progress.
 struct DeltaWriter<'a> {
     new: &'a [u8],
-    /// Cuts must be between characters.
+    /// Whether the new data is UTF-8; the delta then never splits a character.
     is_text: bool,
     out: Vec<u8>,
     /// The offset up to which the input is written.
@@ -137,7 +137,7 @@ impl<'a> DeltaWriter<'a> {
     }
 
     fn end(mut self) -> Option<Vec<u8>> {
-        // If the rest would make the delta as long as the new data, it is not worth copying.
+        // A delta that would be as long as the new data is useless.
         let left = self.new.len() - self.written;
         if self.out.len() + left >= self.new.len() {
             return None;
@@ -166,7 +166,7 @@ impl<'a> BlockIndex<'a> {
             first: vec![NONE; count.next_power_of_two()],
             next: vec![NONE; count],
         };
-        // From the last block to the first, so that a lookup finds the first blocks first.
+        // Blocks are added from the last to the first, so that a lookup finds the first ones first.
         for block in (0..count).rev() {
             let bytes = &old[block * BLOCK..][..BLOCK];
             let slot = blocks.slot(hash_of(bytes));
@@ -235,7 +235,7 @@ fn roll(hash: u32, gone: u8, come: u8) -> u32 {
     rest.wrapping_mul(FACTOR).wrapping_add(come.into())
 }
 
-/// Returns the number of digits.
+/// Returns the number of base-64 digits of a number.
 fn digits(number: usize) -> usize {
     (usize::BITS - (number | 1).leading_zeros()).div_ceil(6) as usize
 }

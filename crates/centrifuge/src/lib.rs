@@ -1,9 +1,9 @@
 //! The wire format of Centrifugo's client protocol, version 2: decoding of commands, and encoding of replies and
 //! pushes, as JSON and Protobuf.
 //!
-//! Pure: it knows no socket, no session and no clock, nor which command is allowed when. Input is borrowed; input that
-//! is not a command is rejected with a [`MalformedMessage`] and never panics. Output is appended to a buffer, and nothing
-//! else is allocated for it.
+//! The crate is pure: it knows no socket, session or clock, and not which commands are allowed.
+//! Input is borrowed; input that is not a command is rejected with a [`MalformedMessage`] and never
+//! panics. Output is appended to a buffer, and nothing else is allocated for it.
 //!
 //! ```
 //! use veche_centrifuge::{

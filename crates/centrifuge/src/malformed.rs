@@ -1,9 +1,10 @@
 //! Errors in messages of clients.
 
-/// An invalid message. Always the client's fault: the connection ends with
+/// An invalid message. This is always the client's fault: the connection ends with
 /// [`BadRequest`](crate::DisconnectCode::BadRequest).
 ///
-/// The text has the error and its place, and never repeats the message, which may contain secrets; it can be logged.
+/// The error text names the kind of error and its position. It can be logged, because it never
+/// repeats the message, which may contain secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedMessage {
     /// A message above the limit on its length.

@@ -78,7 +78,7 @@ impl Encoding {
             Self::Json => json::one(text(message)?)?,
             Self::Protobuf => protobuf::message(message)?,
         };
-        // The request is validated like one in a command, which needs some id.
+        // A command needs an id, so one is assigned to validate the request like one in a command.
         let mut draft = CommandBuilder {
             id: 1,
             ..CommandBuilder::default()
@@ -90,8 +90,8 @@ impl Encoding {
         }
     }
 
-    /// Decodes the envelope with which a streaming client sends its commands separately. The worker of the session
-    /// decodes its data with [`commands`](Self::commands).
+    /// Decodes the envelope with which a streaming client sends its commands separately. The worker
+    /// of the session decodes the envelope's data with [`commands`](Self::commands).
     ///
     /// # Errors
     /// The envelope is invalid.

@@ -138,7 +138,7 @@ pub struct PresenceStatsResult {
 /// Publications of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct HistoryResult<'a> {
-    /// In the requested order.
+    /// The publications in the requested order.
     pub publications: &'a [Publication<'a>],
     /// Epoch of the stream that the offset belongs to.
     pub epoch: &'a str,

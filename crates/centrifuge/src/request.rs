@@ -1,6 +1,8 @@
-//! Requests of clients, as received: the session decides on permissions and on the meaning of fields.
+//! Requests of clients, as received: the session decides on permissions and on the meaning of
+//! fields.
 //!
-//! Texts borrow from the message unless they contain escapes; data always do. Missing values are `false`, 0 or empty.
+//! Texts borrow from the message unless they contain escapes; data always borrows. Missing values
+//! are `false`, 0 or empty.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -147,8 +149,9 @@ pub struct SubscribeRequest<'a> {
     /// parses it.
     #[serde(rename = "tf", borrow, deserialize_with = "json::raw")]
     pub filter: Option<PublicationData<'a>>,
-    /// Bits for optional capabilities of the client. 1: numbers in place of channel names, which need not be granted.
-    /// 2: an incomplete recovery is an error, [`UnrecoverablePosition`](crate::ErrorCode::UnrecoverablePosition).
+    /// Bits for optional capabilities of the client. 1: numbers in place of channel names are
+    /// accepted, and the server may ignore this. 2: an incomplete recovery is an error,
+    /// [`UnrecoverablePosition`](crate::ErrorCode::UnrecoverablePosition).
     #[serde(deserialize_with = "json::zero")]
     pub flag: i64,
     /// The type of the subscription: 0 for a stream of publications. Other values are for maps, whose additional fields
@@ -191,10 +194,10 @@ pub struct HistoryRequest<'a> {
     /// Maximum number of publications: 0 for only the position, negative for all.
     #[serde(deserialize_with = "json::zero")]
     pub limit: i32,
-    /// The position after which publications are requested, or before which in reverse order.
+    /// The position after which publications are requested; in reverse order, before which.
     #[serde(borrow, deserialize_with = "json::object")]
     pub since: Option<StreamPosition<'a>>,
-    /// Whether the newest comes first.
+    /// Whether the newest publication is returned first.
     #[serde(deserialize_with = "json::zero")]
     pub reverse: bool,
 }

@@ -1,5 +1,5 @@
-//! Encoding of replies and pushes. Each message lists its fields once ([`Message`]), and [`json`] and [`protobuf`]
-//! encode them, so that both encodings always contain the same.
+//! Encoding of replies and pushes. Each message lists its fields once ([`Message`]), and [`json`]
+//! and [`protobuf`] encode them, so that both encodings always contain the same fields.
 
 pub(crate) mod fields;
 pub(crate) mod json;

@@ -43,7 +43,7 @@ fn check(json: &str, expected: (u32, ClientRequest<'_>)) {
 
     let oracle: oracle::Command = serde_json::from_str(json).expect("the oracle's JSON");
     let wire = oracle::to_protobuf(&oracle);
-    // Protobuf bytes are not declared as JSON.
+    // Protobuf data has no type, so it is decoded as binary.
     if let Some(data) = data_of(&mut expected[0].request) {
         *data = data.map(|data| PublicationData::Binary(data.bytes()));
     }

@@ -25,7 +25,8 @@ fn passes(filter: &TagsFilter, tags: &[(&str, &str)]) -> bool {
     filter.matches(|name| tags.iter().find(|tag| tag.0 == name).map(|tag| tag.1))
 }
 
-/// Checks which publications match: with one of these values of the tag `k`, and without the tag.
+/// Checks which values of the tag `k` match the filter, and whether a publication without the tag
+/// does.
 #[track_caller]
 fn check(filter: &Value, values: &[&str], passing: &[&str], without: bool) {
     let filter = read(filter).expect("a filter");

@@ -1,5 +1,5 @@
-//! Properties of all messages: both encodings mean the same, in both directions, and a truncated message contains only
-//! its complete commands.
+//! Properties of all messages: both encodings carry the same content, for decoding as well as
+//! encoding, and only the complete commands of a truncated message are decoded.
 
 mod oracle;
 
@@ -20,7 +20,7 @@ const LIMITS: DecodeLimits = DecodeLimits {
     commands_max: 64,
 };
 
-/// JSON values other than strings, which could be JSON themselves.
+/// Generates JSON values other than strings, whose content could itself be JSON.
 fn json() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("null".to_owned()),
@@ -186,7 +186,7 @@ proptest! {
         let [json, wire] = encode(&commands, &between);
         let from_json = read(Json, &json);
         prop_assert_eq!(&from_json, &read(Protobuf, &wire));
-        // All commands, up to the first without an id.
+        // Decoding stops at the first invalid command, such as one without an id.
         for (read, sent) in from_json.iter().zip(&commands) {
             let has_request = *sent != oracle::Command { id: sent.id, ..Default::default() };
             let expected = match (sent.id, has_request, sent.send.is_some()) {
@@ -226,7 +226,8 @@ proptest! {
             let mut going = encoding.commands(&message, LIMITS);
             let mut read: Read<'_> = going.by_ref().take(first).collect();
             read.extend(encoding.commands(&message[going.consumed()..], LIMITS));
-            // Nothing follows an error, whose location depends on where its command begins.
+            // Errors are not compared, since an error's location depends on where its command
+            // begins. Nothing follows an error.
             let good = |read: &Read<'_>| read.iter().take_while(|command| command.is_ok()).count();
             prop_assert_eq!(&read[..good(&read)], &whole[..good(&whole)]);
         }

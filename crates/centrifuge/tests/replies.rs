@@ -118,7 +118,7 @@ fn connect() {
         r#""connect":{"client":"c-1","version":"0.1","expires":true,"ttl":3600,"data":{"d":1},"subs":{"a":{"recoverable":true,"epoch":"e","offset":3,"positioned":true},"b\n":{}},"ping":25,"pong":true,"session":"s","node":"n","time":1700000000000}"#,
         Outcome::Connect(result),
     );
-    // On a unidirectional transport the same is sent as a push.
+    // On a unidirectional transport the same result is sent as a push.
     check_push(
         r#"{"connect":{"client":"c-1","version":"0.1","data":{"d":1},"subs":{"a":{"recoverable":true,"epoch":"e","offset":3,"positioned":true},"b\n":{}},"expires":true,"ttl":3600,"ping":25,"pong":true,"session":"s","node":"n","time":1700000000000}}"#,
         "",
@@ -436,7 +436,7 @@ fn with_deltas_json_data_are_a_string() {
         let mut pushes = oracle::all_of_protobuf::<oracle::Push>(&out);
         pushes.remove(0).r#pub.unwrap()
     };
-    // Whole data: the string contains the usual form.
+    // Whole data with deltas: a JSON string that contains the JSON form of the data.
     let object = PublicationData::Json("{\n\"a\":\"b\\\\\"}");
     let whole = json(object, DeltaKind::Whole);
     assert_eq!(

@@ -34,7 +34,7 @@ pub enum AccountError {
     NotRoot {
         /// The section of the directive as a prefix, such as `server.`.
         of: String,
-        /// The process that would run with that account.
+        /// The process that is configured to run as another user.
         what: &'static str,
         /// The name in the configuration.
         name: String,
@@ -137,8 +137,9 @@ impl Account {
         }
     }
 
-    /// Creates missing log files owned by the account, which could not create them itself in a folder of root's.
-    /// Existing ones keep their owner. All are checked, and the first error is returned.
+    /// Creates missing log files owned by the account, which could not create them itself in a
+    /// folder owned by root. Existing files keep their owner. Continues after an error and returns
+    /// the first one.
     pub fn own_logs(&self, config: &Config) -> io::Result<()> {
         let access = config.access_log.as_ref().map(|log| &log.file);
         let files = config.server.log.file.iter().chain(access);

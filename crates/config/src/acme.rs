@@ -33,8 +33,9 @@ impl AcmeConfig {
         self.cache.join(name)
     }
 
-    /// Returns the file of the certificate and key for these names: named by the first, for people, and by a hash of
-    /// all, since several may begin with the same name.
+    /// Returns the file of the certificate and key for these names. The file name contains the
+    /// first name, for readability, and a hash of all names, since several certificates may begin
+    /// with the same name.
     pub fn file(&self, names: &[String]) -> PathBuf {
         let first = names.first().map_or("", String::as_str);
         // File names are shorter than the longest host names.

@@ -3,7 +3,7 @@
 use super::directives::{Directive, Section};
 use super::effective::EffectiveConfig;
 
-/// The sections and directives that [`EffectiveConfig::agreed`] covers, for people.
+/// A readable list of the sections and directives that [`EffectiveConfig::agreed`] covers.
 pub const AGREED: &str =
     "[engine] prefix and on_failover, all of [[namespace]], and whether [events] has url and app";
 
@@ -18,7 +18,8 @@ enum Agreement {
 fn agreed(directive: &Directive) -> Agreement {
     match (directive.section, directive.name) {
         (Section::Namespace, _) | (Section::Engine, "prefix" | "on_failover") => Agreement::Value,
-        // One node reports what concerns several, such as the first subscriber of a channel.
+        // Only one node of the cluster reports some events, such as the first subscriber of a
+        // channel, so all nodes or none must send events.
         (Section::Events, "url" | "app") => Agreement::Presence,
         _ => Agreement::Nothing,
     }

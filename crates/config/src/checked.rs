@@ -407,7 +407,8 @@ impl Checker<'_> {
         })
     }
 
-    /// Checks that the folder exists in which `name` will be created at the start.
+    /// Checks that the parent folder of `path`, the value of directive `name`, exists, since the
+    /// file is created at the start.
     fn folder_of(&mut self, table: &RawTable, name: &str, path: &Path) {
         if let Some(folder) = path.parent()
             && !(self.world.is_folder)(folder)
@@ -486,7 +487,7 @@ impl Checker<'_> {
         secrets
     }
 
-    /// Warns if a file with a secret is readable for everyone.
+    /// Warns if a file with a secret is readable by everyone.
     fn only_for_some(&mut self, name: &str, at: Option<usize>, file: &Path) {
         if (self.world.is_world_readable)(file) {
             let file = shown(file);
@@ -551,7 +552,7 @@ impl Checker<'_> {
     }
 }
 
-/// Length of a key in bytes below which there is a warning.
+/// A key shorter than this, in bytes, causes a warning.
 const KEY_BYTES_SAFE: usize = 16;
 
 fn limits(table: &RawTable) -> LimitsConfig {

@@ -1,7 +1,8 @@
 //! The table of all directives.
 //!
-//! The parser, `veche check`, `veche config`, the reference (docs/reference/config.md) and the comparison at a reload
-//! read it. To add a directive, add a row here and the field that `checked` fills from it.
+//! It is the basis of the parser, `veche check`, `veche config`, the reference
+//! (docs/reference/config.md) and the comparison at a reload. To add a directive, add a row here
+//! and the field that `checked` fills from it.
 
 use super::names::METHODS;
 use super::value::{DirectiveKind, WORKERS_MAX};

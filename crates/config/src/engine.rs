@@ -8,9 +8,9 @@ use veche_calls::redis::RedisDatabase;
 /// `[engine]`: where channels are ordered and stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineConfig {
-    /// In this server: in memory, and on disk with `[history]`.
+    /// This server orders and stores channels itself: in memory, and on disk with `[history]`.
     Memory,
-    /// In Redis, together with other servers.
+    /// Redis orders and stores channels for several servers.
     Redis(RedisEngine),
 }
 
@@ -23,7 +23,7 @@ pub struct Sentinels {
     pub others: Vec<(String, u16)>,
     /// The user of the Sentinels, which may differ from that of the servers.
     pub user: Option<String>,
-    /// The password of that user.
+    /// The password of the Sentinels' user.
     pub password: Option<Secret>,
 }
 
@@ -32,10 +32,10 @@ pub struct Sentinels {
 pub struct RedisEngine {
     /// The server, or the first Sentinel.
     pub keyspace: Arc<RedisDatabase>,
-    /// How Sentinels are asked for the primary; `None` without Sentinels.
+    /// The Sentinels that are asked for the current primary; `None` without Sentinels.
     pub sentinels: Option<Sentinels>,
     /// The beginning of all names in Redis.
     pub prefix: String,
-    /// Whether positions outlive a failover.
+    /// Whether clients' positions stay valid after a failover.
     pub trusts_failover: bool,
 }

@@ -10,7 +10,7 @@ use super::value::DirectiveKind;
 /// Defaults that are not useful as examples.
 const TELLING_NOTHING: &[&str] = &["\"off\"", "\"none\"", "\"auto\"", "[]", "false"];
 
-/// Texts whose description contains no example.
+/// Example values of texts, by the beginning of the directive's description.
 const TEXTS: &[(&str, &str)] = &[
     ("a URL", "https://example.com/veche"),
     ("the path of a PEM file", "/etc/veche/cert.pem"),
@@ -28,7 +28,7 @@ const TEXTS: &[(&str, &str)] = &[
 ];
 
 impl Directive {
-    /// Returns a line with the directive and a valid value; `None` if its description has none.
+    /// Returns a line with the directive and a valid value; `None` if no example is known.
     pub(super) fn example(&self) -> Option<String> {
         let value = match self.default {
             DefaultValue::Toml(text) if !TELLING_NOTHING.contains(&text) => text.to_owned(),
@@ -63,7 +63,7 @@ impl DirectiveKind {
     }
 }
 
-/// Returns the example in a description, or the one listed for it.
+/// Returns the example in a description, or the one that [`TEXTS`] lists for it.
 fn text(expected: &str) -> Option<String> {
     let known = TEXTS.iter().find(|(start, _)| expected.starts_with(start));
     if let Some((_, example)) = known {

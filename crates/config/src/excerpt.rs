@@ -1,7 +1,8 @@
 //! Excerpts of problems: the line of the file, a caret below the problem, and an example.
 //!
-//! Secrets are removed from the line, as are user information and query of URLs. The directive is found from the text:
-//! the message or its line begins with the name, and the section is the last header above it.
+//! Secrets are removed from the line, as are user information and query of URLs. The directive is
+//! derived from the text: the message or the line begins with its name, and its section is the last
+//! header above the line.
 
 use veche_terminal::{Excerpt, Problem, SourceLocation, masked_urls};
 use veche_types::nearest;
@@ -9,11 +10,12 @@ use veche_types::nearest;
 use super::directives::{Directive, Section};
 use super::value::DirectiveKind;
 
-/// The most problems with an excerpt; if the file is not a configuration at all, the first ones suffice.
+/// Maximum number of problems that get an excerpt; if the file is not a configuration at all, the
+/// first ones suffice.
 const EXPLAINED_MAX: usize = 20;
-/// The longest excerpt of a line, in characters.
+/// Maximum length of an excerpt in characters.
 const LINE_CHARS_MAX: usize = 100;
-/// The most characters of the line before the problem.
+/// Maximum number of characters of the line before the problem.
 const BEFORE_CHARS_MAX: usize = 60;
 
 /// Adds excerpts to the problems of a configuration text.
@@ -65,7 +67,7 @@ fn assignment_at<'t>(lines: &[&'t str]) -> (Option<Section>, &'t str) {
         {
             name = before.trim_end();
         } else if index + 1 == lines.len() {
-            // A line without "=" may be a mistake itself or continue the value above.
+            // A line without "=" is either a mistake itself or continues the value above.
             let word = line.split([' ', ':']).next().unwrap_or_default();
             if is_name(word) {
                 name = word;

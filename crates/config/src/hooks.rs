@@ -26,13 +26,14 @@ pub struct HooksConfig {
     pub client_headers: Vec<String>,
     /// Concurrent requests of one kind; further ones queue.
     pub concurrency: u32,
-    /// The most requests of one kind that wait for a response.
+    /// Maximum number of requests of one kind that wait for a response.
     pub waiting: u32,
-    /// The failure limit, as of [`IdentityHookConfig::failures`](super::IdentityHookConfig::failures).
+    /// The failure limit, as in
+    /// [`IdentityHookConfig::failures`](super::IdentityHookConfig::failures).
     pub failures: u32,
     /// How long requests are suspended after failures.
     pub pause: Duration,
-    /// The certificates to trust, as of [`PublishedKeySet::ca`](super::PublishedKeySet::ca).
+    /// The certificates to trust, as in [`PublishedKeySet::ca`](super::PublishedKeySet::ca).
     pub ca: Option<PathBuf>,
 }
 

@@ -100,7 +100,7 @@ pub struct PublishedKeySet {
     pub ca: Option<PathBuf>,
 }
 
-/// The longest key file in bytes.
+/// Maximum length of a key file in bytes.
 const KEYS_BYTES_MAX: u64 = 256 << 10;
 
 impl KeySource {
@@ -160,18 +160,18 @@ pub struct IdentityHookConfig {
     pub timeout: Duration,
     /// The time for which a response without its own lifetime is cached; `None`: not cached.
     pub cache_time: Option<Duration>,
-    /// The most cached responses.
+    /// Maximum number of cached responses.
     pub cache_entries: u32,
     /// Concurrent requests to the back end; further ones queue.
     pub concurrency: u32,
-    /// The most handshakes and requests that wait for a response.
+    /// Maximum number of handshakes and requests that wait for a response.
     pub waiting: u32,
     /// Requests are suspended for `pause` after this many failures within ten seconds, if the failures outnumber the
     /// responses of that time.
     pub failures: u32,
     /// How long requests are suspended after failures.
     pub pause: Duration,
-    /// The certificates to trust, as of [`PublishedKeySet::ca`].
+    /// The certificates to trust, as in [`PublishedKeySet::ca`].
     pub ca: Option<PathBuf>,
 }
 
@@ -180,13 +180,13 @@ pub struct IdentityHookConfig {
 pub struct PamConfig {
     /// The realm that browsers show in the password prompt.
     pub realm: String,
-    /// The most helper processes; at least 1.
+    /// Maximum number of helper processes, at least 1.
     pub helpers: u32,
     /// The idle time after which a helper is ended.
     pub helper_idle: Duration,
     /// The time limit from the request to the result, including the wait for a helper.
     pub timeout: Duration,
-    /// The most waiting requests of each service.
+    /// Maximum number of waiting requests of each service.
     pub waiting: u32,
     /// The time for which a successful result is cached; `None`: not cached.
     pub cache_time: Option<Duration>,

@@ -1,9 +1,10 @@
 //! The configuration: a TOML file → raw values by the table of directives → a checked [`Config`].
 //!
-//! `directives` lists the directives, `raw` reads the file by it, `checked` applies rules across values and builds the
-//! plain types of `types`; `effective` records the origin of each value and compares two configurations; `reference`
-//! generates docs/reference/config.md. All problems of a file are reported at once. `account` looks up the user of the
-//! server process and its access rights.
+//! `directives` lists the directives, `raw` reads the file with them, `checked` applies rules
+//! across values and builds the plain types of `types`; `effective` records the origin of each
+//! value and compares two configurations; `reference` generates docs/reference/config.md. All
+//! problems of a file are reported at once. `account` looks up the user of the server process and
+//! its access rights.
 //!
 //! Nothing here opens a socket or starts anything, except the check for PAM's library. The crate does not know how a
 //! configuration is applied.
@@ -66,7 +67,8 @@ pub fn load(path: &Path) -> Result<Config, ProblemReport> {
     parse(path, &read(path)?)
 }
 
-/// Checks `text`, read from `path`, which relative paths and the report refer to.
+/// Checks `text`, the content of the file at `path`. Relative paths are resolved against the file's
+/// folder, and the report names the file.
 pub fn parse(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     let probed = LazyCell::new(veche_pam::client::probe);
     checked::check(
@@ -101,7 +103,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     )
 }
 
-/// Checks a text that was valid before: a file that has become invalid since does not prevent a start.
+/// Checks a text that was valid before, without accessing files except secrets: a file that has
+/// become invalid since then must not prevent a start.
 pub fn parse_again(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     checked::check(
         path,
@@ -140,7 +143,8 @@ fn is_world_readable(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
-/// Checks that a PAM service can be used: its rules exist, and so does the library, which is looked for once.
+/// Checks that a PAM service can be used: a file with its rules exists, and PAM's library can be
+/// loaded. The library is tried only once.
 fn pam(
     service: &veche_pam::PamService,
     library: &LazyCell<Result<(), String>, impl FnOnce() -> Result<(), String>>,
@@ -159,7 +163,7 @@ fn state_folder() -> Option<PathBuf> {
     first.filter(|folder| folder.is_absolute())
 }
 
-/// The longest file with a secret, in bytes; a longer one is another file by mistake.
+/// Maximum length of a file with a secret, in bytes; a longer file was probably named by mistake.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
 /// Reads a configured secret. The environment is the supervisor's, which the server process inherits.

@@ -50,13 +50,13 @@ pub struct LimitsConfig {
     pub outbox_bytes: u64,
     /// The history limit of all channels in bytes.
     pub history_bytes: u64,
-    /// The most publications of one reply.
+    /// Maximum number of publications in one reply.
     pub history_answer_max: u32,
     /// The longest request body in bytes.
     pub body_bytes_max: u64,
     /// The longest request head in bytes.
     pub header_bytes_max: u64,
-    /// The most header lines of a request.
+    /// Maximum number of header lines of a request.
     pub headers_max: u32,
 }
 

@@ -30,7 +30,7 @@ pub enum Segment {
     Parameter(String),
 }
 
-/// The most segments of a path.
+/// Maximum number of segments of a path.
 pub(crate) const SEGMENTS_MAX: usize = 32;
 
 impl RoutePath {
@@ -83,7 +83,7 @@ impl RoutePath {
         self.prefix
     }
 
-    /// Returns whether both match the same paths, regardless of parameter names.
+    /// Returns whether both paths match the same requests, regardless of parameter names.
     pub fn same_as(&self, other: &Self) -> bool {
         self.prefix == other.prefix
             && self.segments.len() == other.segments.len()
@@ -439,8 +439,8 @@ impl IdentitySource {
     }
 }
 
-/// Returns whether a name is a `token` (RFC 9110, section 5.6.2), as names of headers and cookies are; query parameters
-/// need no more.
+/// Returns whether a name is a `token` (RFC 9110, section 5.6.2). Names of headers and cookies must
+/// be tokens; for query parameters this is sufficient.
 fn is_token(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !name.is_empty() && name.chars().all(fits)
@@ -464,7 +464,8 @@ pub(crate) fn parse_place(text: &str) -> Result<TokenSource, String> {
     }
 }
 
-/// Headers about the connection itself, or set by the server.
+/// Headers that are not passed to the back end: they concern the connection, or the server sets
+/// them.
 const NOT_PASSED_ON: [&str; 11] = [
     "connection",
     "content-length",

@@ -232,7 +232,7 @@ fn files_of(source: &CertificateSource) -> Vec<&Path> {
     }
 }
 
-/// Returns whether a folder is in one that systemd creates for a service, but that does not exist yet
+/// Returns whether a missing folder is one that systemd may create for a service, or below one
 /// (systemd.exec(5)).
 pub(super) fn made_by_systemd(folder: &Path) -> bool {
     const PARENTS: [&str; 4] = ["/run", "/var/lib", "/var/log", "/var/cache"];

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The source of a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretSource {
-    /// The secret stands in the configuration itself.
+    /// The secret is written in the configuration itself.
     Here(SecretValue),
     /// A separate file; a newline at its end is ignored.
     File(PathBuf),

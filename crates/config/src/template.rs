@@ -163,7 +163,7 @@ fn ended(entry: &AccessLogEntry) -> std::time::SystemTime {
     UNIX_EPOCH + Duration::from_millis(entry.ended_ms)
 }
 
-/// Formats the time as in `Sun, 06 Nov 1994 08:49:37 GMT`, in the common log format's order.
+/// Formats the time for the common log format, such as `06/Nov/1994:08:49:37 +0000`.
 fn common_time(entry: &AccessLogEntry) -> String {
     let date = httpdate::fmt_http_date(ended(entry));
     let part = |from: usize, to: usize| date.get(from..to).unwrap_or_default();
@@ -199,7 +199,7 @@ impl Template {
         match format {
             "json" => Ok(Self::Json),
             "text" => Self::pieces(TEXT),
-            // A text without fields would make every line the same.
+            // A template without fields would make all lines identical.
             format if !format.contains('$') => {
                 Err("expected \"text\", \"json\" or a template with $fields".to_owned())
             }
@@ -270,7 +270,7 @@ fn write_text(found: &FieldSource, is_quoted: bool, out: &mut Vec<u8>) {
         FieldSource::Text(text) => {
             for &byte in text.as_bytes() {
                 match byte {
-                    // Inside quotation marks a space separates nothing.
+                    // Inside quotation marks a space is not a separator, so it is not escaped.
                     b' ' if is_quoted => out.push(byte),
                     b'"' | b'\\' => escape(byte, out),
                     0x21..=0x7e => out.push(byte),

@@ -100,7 +100,7 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
 /// The time of the certificate checks.
 const NOW_S: i64 = 1_800_000_000;
 
-/// Returns the facts of certificates by name; others don't exist.
+/// Returns the facts of the test certificates, by file name; other certificates don't exist.
 fn certificate(certificate: &Path, key: &Path) -> Result<CertificateFacts, String> {
     let days = |days: i64| NOW_S + days * 24 * 60 * 60;
     let facts = |from, until| CertificateFacts {
@@ -122,7 +122,7 @@ fn good(text: &str) -> Config {
     checked(text).unwrap_or_else(|report| panic!("{report}\nin\n{text}"))
 }
 
-/// A listener, so that the rest of a file is under test.
+/// A valid listener, which precedes the lines under test.
 const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
 
 const FULL: &str = r#"

@@ -57,7 +57,8 @@ pub struct Config {
     pub history: Option<HistoryStore>,
     /// `[engine]`: where channels are ordered and stored.
     pub engine: EngineConfig,
-    /// Of `[node]`: the name of this server among others; `None`: that of the machine.
+    /// The name in `[node]`, which identifies this server in the cluster; `None`: the machine's
+    /// name.
     pub node_name: Option<String>,
     /// `[access_log]`; `None` if requests are not logged.
     pub access_log: Option<AccessLogConfig>,
@@ -65,7 +66,7 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// `[acme]`: how certificates of listeners with `acme` are ordered.
     pub acme: AcmeConfig,
-    /// `[jwt]`; `None` without keys, in which case no route needs any.
+    /// `[jwt]`; `None` if no keys are configured, in which case no route needs them.
     pub jwt: Option<JwtConfig>,
     /// `[subscription_jwt]`; `None`: `[jwt]` applies to subscriptions too.
     pub subscription_jwt: Option<JwtConfig>,
@@ -106,7 +107,8 @@ impl Config {
         self.wildcards.clone_from(&running.wildcards);
         let new = std::mem::replace(&mut self.listeners, running.listeners.clone());
         for listener in &mut self.listeners {
-            // Port 0 is another port at each start, but the same for the lifetime of the process.
+            // Port 0 selects a different port at each start, which the listener keeps until the
+            // process ends.
             let same = new.iter().find(|new| {
                 (new.address, new.role) == (listener.address, listener.role)
                     && (listener.address.port() != 0 || new.index == listener.index)
@@ -138,7 +140,8 @@ impl Config {
     }
 }
 
-/// Returns the indexes of the listeners with a name, or else with a role.
+/// Returns the indexes of the listeners that `listen` refers to, by role for "public" and
+/// "internal", otherwise by name.
 pub(crate) fn listeners_called<'l>(
     listen: &str,
     listeners: impl Iterator<Item = (Option<&'l str>, Option<ListenerRole>)>,
@@ -173,9 +176,9 @@ pub struct HistoryStore {
 pub enum Fsync {
     /// Writes are on disk before they are acknowledged.
     Commit,
-    /// At this interval: a power cut loses at most what was published within it.
+    /// Writes are synced at this interval: a power cut loses at most what was published within it.
     Interval(Duration),
-    /// Whenever the system flushes them.
+    /// Writes reach the disk whenever the system flushes them.
     Never,
 }
 
@@ -208,7 +211,7 @@ pub struct RunAs {
     pub group: Option<String>,
 }
 
-/// The longest path that fits `sockaddr_un` with its terminating NUL.
+/// Maximum length in bytes of a path that fits `sockaddr_un` with its terminating NUL.
 pub const CONTROL_PATH_BYTES_MAX: usize = 107;
 
 /// The number of worker threads.
@@ -235,7 +238,7 @@ impl WorkerCount {
 /// The I/O interface of the worker loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoBackend {
-    /// The best one that works on this machine.
+    /// The best interface that works on this machine.
     Auto,
     /// epoll, readiness-based; works everywhere.
     Epoll,
@@ -318,7 +321,7 @@ pub struct PairFiles {
 pub struct ClientCertificates {
     /// The PEM file of the CA certificates that sign them.
     pub ca: PathBuf,
-    /// Whether clients without one are rejected.
+    /// Whether clients without a certificate are rejected.
     pub is_required: bool,
 }
 
@@ -360,14 +363,15 @@ pub struct AppConfig {
     pub files: Option<PathBuf>,
     /// The options passed to the script.
     pub options: toml::Table,
-    /// The FastCGI server that runs the script; `None` where the script runs in this server.
+    /// The FastCGI server that runs the script; `None` if the script runs in this server.
     pub fastcgi: Option<Fastcgi>,
     /// The worker processes that run the application; `None` with another runtime.
     pub processes: Option<Processes>,
 }
 
 impl AppConfig {
-    /// Returns the file of the script where it is run here.
+    /// Returns the path of the script if it runs in this server, and not behind FastCGI or in
+    /// worker processes.
     pub fn own_script(&self) -> Option<&Path> {
         let is_own = self.fastcgi.is_none() && self.processes.is_none();
         is_own.then_some(self.script.as_path())
@@ -398,17 +402,17 @@ pub struct Processes {
     pub watch: Vec<PathBuf>,
     /// The number of processes, at least 1.
     pub workers: u32,
-    /// Events after which a process is replaced; 0 for any number.
+    /// Number of events after which a process is replaced; 0: no limit.
     pub jobs_max: u64,
     /// The age at which a process is replaced.
     pub ttl: Option<Duration>,
-    /// Time without an event after which a process is replaced.
+    /// The idle time after which a process is replaced.
     pub idle_ttl: Option<Duration>,
-    /// The most handshakes and requests that wait for a process.
+    /// Maximum number of handshakes and requests that wait for a process.
     pub queue: usize,
-    /// The longest wait of an event for a process.
+    /// The maximum time that an event waits for a process.
     pub queue_timeout: Duration,
-    /// The time from the start of a process until it accepts events.
+    /// The time limit from the start of a process until it accepts events.
     pub start_timeout: Duration,
     /// The time that a process has to end after a request to stop.
     pub stop_timeout: Duration,
@@ -429,7 +433,7 @@ pub struct ServiceConfig {
     pub restart: RestartPolicy,
 }
 
-/// When an instance whose `run` has ended is restarted.
+/// Whether an instance is restarted after its `run` has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPolicy {
     /// An instance is restarted only after it ended with an error.
@@ -451,8 +455,8 @@ pub struct RouteConfig {
     pub methods: MethodSet,
     /// The name or role of the listeners that have this route, as in the file.
     pub listen: String,
-    /// The indexes of its listeners in [`Config::listeners`]; none has role push. Empty only after
-    /// [`Config::on_top_of`] while they wait for a restart.
+    /// The indexes of the route's listeners in [`Config::listeners`]; none has role push. Empty
+    /// only after [`Config::on_top_of`], if the listeners will exist only after a restart.
     pub listeners: Vec<usize>,
     /// The client networks that are allowed.
     pub networks: NetworkRules,
@@ -491,7 +495,7 @@ pub enum RouteHandler {
         /// The encodings of precompressed files, in order of preference, without duplicates.
         precompressed: Vec<ContentCoding>,
     },
-    /// The server API, besides the one on internal listeners.
+    /// The server API, in addition to the API on internal listeners.
     Api {
         /// Limits and options of the route's WebSocket connections.
         websocket: WebSocketConfig,
@@ -535,11 +539,12 @@ pub struct WebSocketConfig {
     pub origins: Vec<OriginRule>,
     /// Whether permessage-deflate (RFC 7692) is negotiated, and with which memory.
     pub compression: CompressionMode,
-    /// The longest message after inflation, in bytes.
+    /// Maximum length of a message after decompression, in bytes.
     pub message_bytes_max: u64,
-    /// The most frames of a message.
+    /// Maximum number of frames of a message.
     pub fragments_max: u32,
-    /// The largest inflation ratio of a compressed message; `None`: limited by its length only.
+    /// Maximum ratio of the decompressed to the compressed length of a message; `None`: only the
+    /// length is limited.
     pub inflate_ratio_max: Option<u32>,
     /// The rate limit of one client; `None`: unlimited.
     pub pacing: Option<RateLimits>,
@@ -556,7 +561,8 @@ pub struct NamespaceConfig {
     pub name: String,
     /// The history of its channels; `None`: they have none.
     pub history: Option<HistoryConfig>,
-    /// The history budget of its channels in bytes; `None`: they share the rest.
+    /// The history budget of the namespace's channels in bytes; `None`: they share the part of the
+    /// total limit that is not budgeted.
     pub history_bytes: Option<u64>,
     /// Whether channels have presence.
     pub presence: bool,
@@ -581,7 +587,7 @@ pub struct NamespaceConfig {
 /// History options of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryConfig {
-    /// The most publications of one channel; at least 1.
+    /// Maximum number of publications of one channel, at least 1.
     pub size: u32,
     /// How long a publication is stored.
     pub ttl: Duration,
@@ -637,9 +643,9 @@ pub struct EventsConfig {
     pub files: Vec<PathBuf>,
     /// The time limit from the request to the complete response.
     pub timeout: Duration,
-    /// The most queued events.
+    /// Maximum number of queued events.
     pub queue: u32,
-    /// The certificates to trust, as of [`PublishedKeySet::ca`](super::PublishedKeySet::ca).
+    /// The certificates to trust, as in [`PublishedKeySet::ca`](super::PublishedKeySet::ca).
     pub ca: Option<PathBuf>,
 }
 

@@ -15,7 +15,7 @@ use veche_terminal::{
 use super::rates::{format_rate, parse_rate};
 use super::secret::{SecretSource, SecretValue};
 
-/// The most workers; the memory of mailboxes grows with the square of their number.
+/// Maximum number of workers; the memory of mailboxes grows with the square of their number.
 pub const WORKERS_MAX: u16 = 256;
 
 /// The type of a directive, including its range.
@@ -27,7 +27,7 @@ pub(crate) enum DirectiveKind {
         max: u64,
         words: &'static [&'static str],
     },
-    /// A duration with a unit. `off`: it can be disabled by `"off"` or zero.
+    /// A duration with a unit. If `off` is set, `"off"` or zero disables the directive.
     Duration {
         min: Duration,
         max: Duration,
@@ -90,7 +90,7 @@ pub(crate) enum DirectiveValue {
     List(Vec<String>),
     Secrets(Vec<SecretSource>),
     Table(toml::Table),
-    /// In the order of the positions reported for the table.
+    /// Names and values, in the order of the positions reported for the table.
     Pairs(Vec<(String, String)>),
     Certificates(Vec<CertificateSource>),
 }

@@ -29,7 +29,7 @@ pub struct ClientLimits {
     pub idle_timeout: Duration,
     /// The time limit for opening a connection.
     pub connect_timeout: Duration,
-    /// The longest response, including its head.
+    /// Maximum length of a response in bytes, including its head.
     pub response_bytes_max: usize,
     /// The maximum number of stored bytes of a response's STDERR.
     pub log_bytes_max: usize,

@@ -1,6 +1,6 @@
 //! The head of a script's output, as in CGI: header lines, an empty line, and then the body.
 
-/// The longest head of a response, in bytes.
+/// Maximum length of a response's head in bytes.
 const HEAD_BYTES_MAX: usize = 65_536;
 
 /// A parsed head.

@@ -2,7 +2,8 @@
 
 use crate::record::{CONTENT_BYTES_MAX, RecordKind, begin_content, put};
 
-/// The longest pair of a name and a value, including their lengths: it must fit into one record.
+/// Maximum length of a name and a value with their length fields, in bytes: they must fit into one
+/// record.
 pub const PAIR_BYTES_MAX: usize = CONTENT_BYTES_MAX;
 
 /// Lengths up to this are encoded in one byte, longer ones in four.

@@ -6,7 +6,7 @@ pub const VERSION: u8 = 1;
 /// Bytes before a record's content.
 pub const HEADER_BYTES: usize = 8;
 
-/// The longest content of a record.
+/// Maximum length of a record's content in bytes.
 pub const CONTENT_BYTES_MAX: usize = 65_535;
 
 /// The id of a connection's one request; php-fpm does not multiplex.

@@ -48,8 +48,8 @@ fn make(path: &Path, owner: Option<Owner>) -> io::Result<()> {
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = openat(place.folder(), place.name(), flags, Mode::empty())?;
-    // The owner of the parent may have replaced the folder meanwhile. So its ownership is changed only if it is empty
-    // and belongs to the user of this process.
+    // The owner of the parent folder may have replaced the new folder in the meantime. So the
+    // ownership is changed only if the folder is empty and belongs to the user of this process.
     let is_ours = fstat(&folder)?.st_uid == geteuid().as_raw();
     let mut entries = Dir::read_from(&folder)?;
     let is_own_name = |name: &[u8]| matches!(name, b"." | b"..");

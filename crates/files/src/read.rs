@@ -9,8 +9,9 @@ use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, statat};
 use crate::fault::check_kind;
 use crate::walk::walk;
 
-/// Opens a regular file for reading. Symbolic links are followed, as the certificates of ACME clients and mounted
-/// secrets need them; root follows only root's links, and those that lead to a file of the link's own owner.
+/// Opens a regular file for reading. Symbolic links are followed, since the certificates of ACME
+/// clients and mounted secrets consist of links. For root, only links owned by root are followed,
+/// and links to a file of the link's owner.
 ///
 /// # Errors
 /// A system error; [`FileFault::NotRegular`](crate::FileFault::NotRegular),

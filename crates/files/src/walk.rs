@@ -18,7 +18,8 @@ const LINKS_MAX: usize = 40;
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The folder of the last component of a path, and that component, which is unresolved unless links are followed to it.
+/// An open folder and the name of a path's last component in it. The component may itself be a
+/// symbolic link, unless the walk followed links.
 #[derive(Debug)]
 pub(crate) struct ResolvedPath {
     pub(crate) folder: OwnedFd,
@@ -46,8 +47,9 @@ impl ResolvedPath {
     }
 }
 
-/// Resolves a path to the folder of its last component; with `follows_last` that component exists and is not a symbolic
-/// link.
+/// Resolves a path to the folder of its last component and that component's name. With
+/// `follows_last`, a link in the last component is followed too, so the name is that of an existing
+/// file.
 pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<ResolvedPath> {
     let Some(name) = path.file_name() else {
         let words = "this is not a file name";

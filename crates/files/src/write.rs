@@ -1,4 +1,4 @@
-//! Opening files for writing: logs, locks, drafts of files that replace others.
+//! Opening files for writing: logs, locks, and temporary files that replace others.
 
 use std::fs::File;
 use std::io;
@@ -55,7 +55,7 @@ impl WriteOptions {
         }
     }
 
-    /// Makes the file private (0600), including an existing file of the caller's own.
+    /// Makes the file private (0600), including an existing file that the caller owns.
     #[must_use]
     pub const fn private() -> Self {
         Self::new(PRIVATE)
@@ -80,7 +80,8 @@ impl WriteOptions {
         }
     }
 
-    /// Gives a new file to a user, which needs root; an existing one may belong to that user.
+    /// Makes a user the owner of a new file, which requires root. An existing file may also belong
+    /// to that user.
     #[must_use]
     pub const fn owned_by(self, owner: Owner) -> Self {
         Self {
@@ -132,7 +133,8 @@ impl WriteOptions {
         Err(FileFault::Unstable.into())
     }
 
-    /// Creates a file in place of an existing one, which is removed, not written to. A folder is not removed.
+    /// Creates a file in place of an existing one. The existing file is removed, not overwritten; a
+    /// folder is not removed.
     ///
     /// # Errors
     /// A system error; [`FileFault`].

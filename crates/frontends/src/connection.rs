@@ -56,7 +56,8 @@ pub struct Connection {
     input: Option<Box<Vec<u8>>>,
     /// Monotonic time in milliseconds at which [`Connection::handle_timeout`] has to be called.
     deadline_ms: u64,
-    /// The peer's address; once a session is open behind a proxy, the client's.
+    /// The address of the peer. Behind a proxy, it becomes the client's address once a session is
+    /// open.
     pub peer: IpAddr,
     blocked: Option<WaitReason>,
     /// Whether the peer has sent FIN.
@@ -168,8 +169,8 @@ impl Connection {
         }
     }
 
-    /// Counts the connection for this address instead of its previous one; returns whether the new address is within
-    /// its connection limit.
+    /// Counts the connection for this address instead of its previous one. Returns whether the new
+    /// address is within its connection limit.
     pub fn count_address(&mut self, address: IpAddr, shared: &Context) -> bool {
         self.uncount_address(shared);
         self.peer = address;
@@ -346,8 +347,8 @@ impl Connection {
             return false;
         }
         let more = match &mut self.stage {
-            // After `Turn` these two stages have nothing to finish: they stop between two requests or lines, and the
-            // buffered input continues them.
+            // These two stages wait for a turn only between two requests or lines, so there is
+            // nothing to finish: the buffered input continues them.
             Stage::Http(_) | Stage::Lines(_) if block == WaitReason::Turn => NextStep::Continue,
             Stage::Http(http) => http.resume(id, shared).map(Stage::opened),
             Stage::Socket(socket) => socket.resume(id, shared).map(no_next_stage),
@@ -628,7 +629,7 @@ impl Connection {
     }
 }
 
-/// The next stage of a stage that has none; can't be called.
+/// Converts the next stage of a stage that never has one. It can't be called.
 fn no_next_stage(never: NoNextStage) -> Stage {
     match never {}
 }

@@ -12,7 +12,7 @@ use world::{INTERNAL, Options, PUSH, World};
 const MESSAGES: usize = 10_000;
 const WARM_UP: usize = 100;
 
-/// Calls `once` repeatedly; returns the average number of allocations per call after the first ones.
+/// Calls `once` repeatedly; returns the average number of allocations per call after the warm-up.
 fn allocations_each(mut once: impl FnMut()) -> f64 {
     (0..WARM_UP).for_each(|_| once());
     let counted = measure(|| (0..MESSAGES).for_each(|_| once()));

@@ -1,9 +1,10 @@
 //! The memory budgets of the history, and the share of each publisher in them.
 //!
-//! A namespace may have a budget of its own; the channels of all others share the common budget. Within a budget each
-//! publisher has an account, and a stream counts to the account of the publisher of most of its bytes. When a budget is
-//! exceeded, publications are evicted from the heaviest account, beginning with its largest stream: a flood evicts
-//! itself.
+//! A namespace may have its own budget; the channels of all other namespaces share the common
+//! budget. Within a budget each publisher has an account, and a stream counts toward the account of
+//! the publisher of most of its bytes. When a budget is exceeded, publications are evicted from the
+//! heaviest account, beginning with its largest stream: a publisher that floods the server evicts
+//! its own publications.
 
 use std::hash::BuildHasher;
 
@@ -24,7 +25,7 @@ pub(crate) type Publisher<'a> = Option<&'a str>;
 /// classes.
 const ACCOUNT_BYTES: usize = size_of::<Option<Account>>() + size_of::<u32>() + 2 + 128;
 
-/// The accounts of all publishers, and the budgets to which they count.
+/// The accounts of all publishers, and the budgets toward which they count.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     accounts: Vec<Option<Account>>,
@@ -47,7 +48,7 @@ struct Account {
     streams: WeightClasses,
 }
 
-/// A budget, with the accounts that count to it.
+/// A budget, with the accounts that count toward it.
 #[derive(Debug)]
 struct Pool {
     /// The name of the namespace; `None` for the common budget.
@@ -257,7 +258,8 @@ impl Accounts {
         }
     }
 
-    /// Returns the stream to evict from next, after its account; `None` if no budget is exceeded.
+    /// Returns the next stream to evict from, and its account, as (account, stream); `None` if no
+    /// budget is exceeded.
     pub(crate) fn next_to_evict(&mut self) -> Option<(u32, u32)> {
         if !self.may_exceed_budget {
             return None;
@@ -271,8 +273,8 @@ impl Accounts {
         found
     }
 
-    /// Returns whether the stream must still be evicted from next: its budget is exceeded, and account and stream are
-    /// still the heaviest.
+    /// Returns whether this stream still is the next one to evict from: its budget is exceeded, and
+    /// the account and the stream are still the heaviest.
     pub(crate) fn must_evict(&self, index: u32, stream: u32) -> bool {
         let Some(Some(account)) = self.accounts.get(index as usize) else {
             return false;

@@ -57,7 +57,7 @@ impl<'c> Audience<'c> {
         }
     }
 
-    /// Returns whether the name restricts the channel in no way.
+    /// Returns whether the name does not restrict the channel.
     pub fn is_everyone(&self) -> bool {
         !self.is_private && self.user.or(self.user_list).or(self.pattern_user).is_none()
     }

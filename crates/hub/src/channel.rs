@@ -1,7 +1,8 @@
-//! The channels known to this worker, by name: those whose home it is, those with subscribers on it, or both.
+//! The channels known to this worker, by name: those that have their home here, those that have
+//! subscribers here, or both.
 //!
-//! One entry serves both roles, so a user whose connection and home are on this worker takes one entry, and a
-//! publication to that user needs one lookup.
+//! One entry serves both roles, so a user whose connection and home are on this worker takes one
+//! entry, and a publication to that user needs one lookup.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -61,7 +62,7 @@ impl Home {
         self.0 & REMOTE == 0
     }
 
-    /// Returns the home worker if it is another one; `None` if the home is here.
+    /// Returns the home worker if the home is on another worker; `None` if it is on this one.
     pub(crate) fn remote_worker(self) -> Option<WorkerId> {
         (!self.is_local()).then_some(WorkerId(self.0 as u16))
     }
@@ -134,8 +135,8 @@ impl Channel {
         }
     }
 
-    /// At the channel's home: counts one subscriber less on another worker. Returns `false` if none was counted there,
-    /// so that the message must be wrong.
+    /// At the channel's home: counts one subscriber fewer on another worker. Returns `false` if
+    /// none was counted there, which means that the message is wrong.
     pub(crate) fn remove_remote_subscriber(&mut self, worker: WorkerId) -> bool {
         let Some(place) = self
             .remote_subscribers
@@ -153,7 +154,7 @@ impl Channel {
         true
     }
 
-    /// Returns whether the entry can be removed, because no role needs it any more.
+    /// Returns whether no role needs the entry, so that it can be removed.
     fn is_idle(&self) -> bool {
         self.subscribers.is_empty()
             && self.remote_subscribers.is_empty()
@@ -183,7 +184,7 @@ impl Channels {
         }
     }
 
-    /// Returns the hash of a name, which serves both the name table and the choice of the home.
+    /// Returns the hash of a name. The name table and the choice of the home both use it.
     pub(crate) fn hash(&self, name: &str) -> u64 {
         hash(self.seed, &self.shared_seed, name)
     }
@@ -231,7 +232,7 @@ impl Channels {
         index
     }
 
-    /// Removes the entry if no role needs it any more.
+    /// Removes the entry if no role needs it.
     pub(crate) fn release(&mut self, index: u32) {
         if !self[index].is_idle() {
             return;

@@ -34,7 +34,7 @@ pub struct ChannelEvent {
 /// The type of a [`ChannelEvent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelEventKind {
-    /// The channel has got its first subscriber.
+    /// The channel has its first subscriber.
     Occupied,
     /// The channel has had no subscriber for as long as the delay of its namespace.
     Vacated,
@@ -177,14 +177,14 @@ impl ChannelEvents {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Moves the events since the last call to `into`, in order. Returns how many others were lost because there was no
-    /// room.
+    /// Moves the events since the last call to the end of `into`, in order. Returns how many other
+    /// events were lost because there was no room.
     pub fn take_channel_events(&mut self, into: &mut Vec<ChannelEvent>) -> u64 {
         into.append(&mut self.channel_events.events);
         std::mem::take(&mut self.channel_events.lost)
     }
 
-    /// At the channel's home: handles that a channel has its first subscriber.
+    /// At the channel's home: handles the first subscriber of a channel.
     pub(crate) fn record_occupied(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let events = &mut self.channel_events;
@@ -201,8 +201,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: handles that a channel has its first subscriber on this node, or has lost the last one.
-    /// The engine decides whether this is an event.
+    /// At the channel's home: handles a channel that has its first subscriber on this node, or has
+    /// lost the last one. The engine decides whether this is an event.
     fn change_occupancy(&mut self, channel: &Arc<str>, at_ms: u64, is_occupied: bool) {
         let events = &mut self.channel_events;
         match self.engine.occupancy_changed(channel, is_occupied) {
@@ -213,7 +213,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: handles the engine's decision whether a channel has been occupied or vacated.
+    /// At the channel's home: handles the engine's decision that a channel was occupied or vacated,
+    /// or that it was not.
     pub(crate) fn occupancy_decided(&mut self, report: &OccupancyReport) {
         let OccupancyReport {
             channel,
@@ -240,7 +241,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: handles that a channel has lost its last subscriber.
+    /// At the channel's home: handles the loss of a channel's last subscriber.
     pub(crate) fn record_vacated(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
@@ -262,7 +263,8 @@ impl<E: Engine> Hub<E> {
         events.by_name.insert(Arc::clone(name), key);
     }
 
-    /// At the channel's home: reports the channels as vacated that have been empty for the whole delay.
+    /// At the channel's home: reports the channels that have been empty for the whole delay as
+    /// vacated.
     pub(crate) fn report_vacated(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.channel_events.vacated_at.first_entry()
@@ -292,9 +294,10 @@ impl<E: Engine> Hub<E> {
         self.channel_events.push(channel, self.now.wall_ms, what);
     }
 
-    /// At the channel's home: handles that a subscriber finds no publication in a channel. If the namespace recovers
-    /// the latest publication, the channel is reported as empty: at once, and again after [`EMPTY_INTERVAL_MS`] if
-    /// another subscriber has joined meanwhile and the channel is still empty.
+    /// At the channel's home: handles a subscriber that finds no publication in a channel. If the
+    /// namespace recovers the latest publication, the channel is reported as empty: at once, and
+    /// again after [`EMPTY_INTERVAL_MS`] if another subscriber has joined meanwhile and the channel
+    /// is still empty.
     pub(crate) fn record_empty(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
@@ -311,7 +314,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: reports the channels again that were found empty again during the interval and still are.
+    /// At the channel's home: reports again the channels that were found empty again during the
+    /// interval and are still empty.
     pub(crate) fn report_still_empty(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some((name, again)) = self.channel_events.empty_reports.pop(now_ms) {

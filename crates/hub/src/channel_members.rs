@@ -60,7 +60,7 @@ pub(crate) enum LeaveEffect {
 }
 
 impl ChannelMembers {
-    /// Adds a member. `by_user`: of a user's connections, only the first one is announced.
+    /// Adds a member. `by_user`: only the first connection of each user is announced.
     pub(crate) fn join(&mut self, client: &Arc<ClientInfo>, by_user: bool) -> JoinEffect {
         let user = self.users.entry(ByUser(Arc::clone(client))).or_default();
         let left = user.left.take();
@@ -77,7 +77,8 @@ impl ChannelMembers {
         }
     }
 
-    /// Removes a member. With `due`, only the leave of the user's last connection is announced, not before that time.
+    /// Removes a member. Without `due`, the leave is announced now. With `due`, only the leave of
+    /// the user's last connection is announced, when that time has come.
     pub(crate) fn leave(&mut self, client: &Arc<ClientInfo>, due: Option<Due>) -> LeaveEffect {
         let Some(user) = self.users.get_mut(&*client.user) else {
             return LeaveEffect::Unknown;
@@ -116,7 +117,7 @@ impl ChannelMembers {
         dues
     }
 
-    /// Returns whether there are no members. Those in their leave delay are members.
+    /// Returns whether there are no members. Members in their leave delay count.
     pub(crate) fn is_empty(&self) -> bool {
         self.users.is_empty() && self.clients.list.is_empty()
     }
@@ -144,7 +145,7 @@ impl Clients {
         self.place(name).is_some()
     }
 
-    /// Inserts a client, or replaces the one with the same id. Returns `true` if the id is new.
+    /// Inserts a client, or replaces the client with the same id. Returns `true` if the id is new.
     fn insert(&mut self, client: &Arc<ClientInfo>) -> bool {
         if let Some(place) = self.place(&client.client) {
             self.list[place as usize] = Arc::clone(client);
@@ -206,7 +207,7 @@ impl Hash for ByUser {
     }
 }
 
-/// The members of this worker's subscriptions and, as home, the members of channels.
+/// The members of this worker's subscriptions, and the members of the channels whose home is here.
 #[derive(Default)]
 pub(crate) struct Presence {
     /// On the subscriber's worker: the members by the slot of their subscription.
@@ -214,8 +215,8 @@ pub(crate) struct Presence {
     /// At the channel's home: the members of each channel, by channel name. A channel without members has no entry. A
     /// channel without subscribers may have members whose leave delay is running.
     pub(crate) channels: HashMap<Arc<str>, ChannelMembers, RandomState>,
-    /// At the channel's home: the users whose leave delay is running, by its end: the channel, and the user's last
-    /// connection.
+    /// At the channel's home: the running leave delays, by their end. The values are the channel
+    /// and the user's last connection.
     pub(crate) leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
     pub(crate) serial: u64,
 }

@@ -74,8 +74,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: acknowledges a command to its caller. All earlier messages of the worker that executed it
-    /// are counted.
+    /// At the channel's home: acknowledges a command to its caller. By now this home has handled
+    /// all earlier messages of the worker that executed the command.
     pub(crate) fn command_acknowledged(&mut self, caller: Caller, outlet: &mut impl Outlet) {
         let origin = Origin {
             from: caller.worker,
@@ -84,8 +84,8 @@ impl<E: Engine> Hub<E> {
         self.reply(origin, HubReply::CommandAcknowledged, outlet);
     }
 
-    /// On the subscriber's worker: makes the sessions subscribed to a channel execute a command. The caller is notified
-    /// when they have.
+    /// On the subscriber's worker: makes the sessions subscribed to a channel execute a command.
+    /// The caller is notified after the sessions have executed it.
     pub(crate) fn execute_for_sessions(
         &mut self,
         channel: &str,

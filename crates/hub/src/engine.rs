@@ -67,8 +67,8 @@
 //! Presence
 //!
 //! * `member`: the home reports each member that joins or leaves on this node ([`Engine::member_changed`]), in order. The
-//!   engine decides, immediately or later, whether subscribers are notified. They are not if presence counts only users and
-//!   the same user is a member on another node.
+//!   engine decides, immediately or later, whether subscribers are notified. Subscribers are not
+//!   notified if presence counts only users and the same user is a member on another node.
 //! * `lease`: members are valid as long as the lease of their node, which the engine renews. An engine that has lost
 //!   the members takes them from [`Catalog::members`] again. If the lease of a node expires, one other node reports its
 //!   members ([`EngineReport::LeaseExpired`]).
@@ -77,7 +77,8 @@
 //! Occupancy
 //!
 //! * `occupancy`: if the namespace of a channel has events, the home reports when the channel gets its first subscriber
-//!   on this node, and, after the delay of the namespace, when it has none any more ([`Engine::occupancy_changed`]).
+//!   on this node, and, after the delay of the namespace, when it no longer has any
+//!   ([`Engine::occupancy_changed`]).
 //!   The engine decides, immediately or later, whether this is an event of the whole cluster; exactly one node reports
 //!   each event. An engine that has lost the occupied channels takes them from [`Catalog::occupied`] again. If the last
 //!   subscribers of a channel were on a node whose lease has expired, one other node reports the channel as vacated.
@@ -120,7 +121,8 @@ pub trait Engine {
         false
     }
 
-    /// Returns whether the engine can't take further publications to order later, so that publishers must wait.
+    /// Returns whether the engine has no room for further pending publications, so that publishers
+    /// must wait.
     fn is_full(&self) -> bool {
         false
     }
@@ -221,8 +223,9 @@ pub trait Engine {
         EngineReply::Ready(true)
     }
 
-    /// Records that a channel has its first subscriber on this node, or has none any more. Returns whether this is an
-    /// event of the channel in the whole cluster. A deferred reply arrives as [`EngineReport::Occupancy`].
+    /// Records that a channel has its first subscriber on this node, or has lost the last one.
+    /// Returns whether this is an event of the channel in the whole cluster. A deferred reply
+    /// arrives as [`EngineReport::Occupancy`].
     fn occupancy_changed(&mut self, _channel: &Arc<str>, _is_occupied: bool) -> EngineReply<bool> {
         EngineReply::Ready(true)
     }
@@ -299,11 +302,12 @@ pub struct EngineGauges {
 pub struct StoredChannel<'a> {
     /// The name of the channel.
     pub name: &'a Arc<str>,
-    /// The slot of the channel in the engine, reused after it was closed.
+    /// The slot of the channel in the engine. The number of a closed slot is reused.
     pub slot: u32,
     /// How much history the channel stores, and for how long.
     pub history: &'a HistoryOptions,
-    /// The time of the wall clock by which publications expire, in milliseconds since 1970.
+    /// The wall-clock time that decides which publications have expired, in milliseconds since
+    /// 1970.
     pub now_ms: u64,
 }
 
@@ -396,7 +400,8 @@ pub struct MemberChange<'a> {
     pub client: &'a Arc<ClientInfo>,
     /// Either [`FeedEvent::Joined`] or [`FeedEvent::Left`].
     pub event: FeedEvent,
-    /// Whether of a user's connections only the first and the last one are announced.
+    /// Whether only the first connection of a user is announced as a join, and only the last one as
+    /// a leave.
     pub is_by_user: bool,
     /// Whether subscribers have to be notified as far as this node knows. If `false`, they are not notified whatever
     /// the engine replies.
@@ -458,15 +463,16 @@ impl LocalMembers<'_> {
 pub struct OccupancyReport {
     /// The name of the channel.
     pub channel: Arc<str>,
-    /// Whether the node has reported that the channel has subscribers (`true`), or none any more.
+    /// Whether the node has reported that the channel has subscribers (`true`), or no longer has
+    /// any.
     pub is_occupied: bool,
     /// Whether the occupancy in the whole cluster has changed, which is an event of the channel. If not, other nodes
     /// have subscribers.
     pub is_changed: bool,
     /// The time of the change by the engine's clock, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Whether the channel has become empty because the lease of another node has expired; this node is the one that
-    /// reports it.
+    /// Whether the channel has become empty because the lease of another node has expired. Exactly
+    /// one node, this one, reports the change.
     pub is_of_expired_lease: bool,
 }
 
@@ -509,8 +515,8 @@ pub struct FeedItem {
 /// A deferred reply or a notification of an engine.
 #[derive(Debug)]
 pub enum EngineReport {
-    /// An item of the feed. It has a context if this worker has submitted the publication and has not got a report
-    /// about it yet.
+    /// An item of the feed. It has a context if this worker has submitted the publication and has
+    /// not received a report about it yet.
     Item(Box<FeedItem>, Option<RequestContext>),
     /// A publication was ordered; it will be delivered as an item. Contains its position if it is stored, and the
     /// number of nodes with subscribers if the engine knows it. The number of subscribers is unknown.
@@ -533,8 +539,9 @@ pub enum EngineReport {
     Segment(Arc<str>, HistoryRead, Option<Box<HistorySegment>>),
     /// The reply to [`Engine::member_changed`]: whether subscribers are notified.
     Member(MemberChangeContext, bool),
-    /// A member on another node has left because the lease of that node has expired; this node is the one that reports
-    /// it. The last value is whether the same user is a member on a further node.
+    /// A member on another node has left because the lease of that node has expired. Exactly one
+    /// node, this one, reports it. The last value is whether the same user is a member on
+    /// a node whose lease is valid.
     LeaseExpired(Arc<str>, Arc<ClientInfo>, bool),
     /// The reply to [`Engine::occupancy_changed`].
     Occupancy(OccupancyReport),

@@ -64,8 +64,8 @@ impl<E: Engine> Hub<E> {
         self.advance_feed_queue(index, outlet);
     }
 
-    /// At the channel's home: returns the entry of the channel of an item. Creates it if only a wildcard channel has
-    /// subscribers; `None` if there are none.
+    /// At the channel's home: returns the entry of the channel of an item, and creates it if only a
+    /// wildcard channel has subscribers. Returns `None` if there are no subscribers at all.
     fn entry_to_feed(&mut self, channel: &Arc<str>) -> Option<u32> {
         let found = self.find(channel);
         if found.is_some() || self.wildcard_entry(channel).is_none() {
@@ -143,7 +143,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: delivers items of all queues as far as there is room.
+    /// At the channel's home: delivers items of all queues until there is no more room.
     pub(crate) fn advance_feed_queues(&mut self, outlet: &mut impl Outlet) {
         let mut next = 0;
         while let Some((&index, _)) = self.feed_queues.range(next..).next() {

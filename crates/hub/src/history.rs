@@ -54,8 +54,9 @@ impl<E: Engine> Hub<E> {
         self.maintain_engine(MaintenanceScope::Full);
     }
 
-    /// Returns the time by which publications expire: the wall clock in milliseconds since 1970, or 0, so that none
-    /// expires, during [`RESTORE_GRACE_MS`](crate::RESTORE_GRACE_MS) after a start from a log.
+    /// Returns the time against which the expiry of publications is checked: the wall clock in
+    /// milliseconds since 1970, or 0 during [`RESTORE_GRACE_MS`](crate::RESTORE_GRACE_MS) after a
+    /// start from a log, so that nothing expires.
     pub(crate) fn expiry_clock_ms(&self) -> u64 {
         match self.now.mono_ms < self.clock_grace_until_ms {
             true => 0,

@@ -22,7 +22,8 @@ pub struct HistoryRead {
     pub(crate) number: u64,
 }
 
-/// Numbers the reads, so that the result of one read can't be mistaken for that of a later one.
+/// Numbers the reads, so that the result of a read can't be mistaken for the result of a later
+/// read.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounter(u64);
 
@@ -61,8 +62,8 @@ impl HistorySegment {
         found.ok().map(|place| place + 1)
     }
 
-    /// Returns the publications after an offset of this epoch, each after the offset of its predecessor; `None` if the
-    /// segment does not reach back that far.
+    /// Returns the publications after an offset of this epoch, each with the offset of its
+    /// predecessor; `None` if the segment does not reach back that far.
     pub(crate) fn after(&self, offset: u64) -> Option<impl Iterator<Item = (u64, &Publication)>> {
         let place = self.index_after(offset)?;
         let links = std::iter::once(offset);
@@ -95,9 +96,9 @@ impl HistorySegment {
         Some(self)
     }
 
-    /// Returns the publications for a subscriber with these known positions, of which the first one of this epoch
-    /// counts. Depending on the recovery mode they are those that it has missed, or up to `latest_max` of the latest
-    /// ones.
+    /// Returns the publications for a subscriber with these known positions; the first position of
+    /// this epoch is used. Depending on the recovery mode, these are the publications that the
+    /// subscriber has missed, or up to `latest_max` of the latest ones.
     pub(crate) fn recover(
         &self,
         since: &[Since],

@@ -377,7 +377,8 @@ impl<E: Engine> Hub<E> {
         self.channels.find(self.channels.hash(channel), channel)
     }
 
-    /// Returns the name for a message. It shares the memory of the entry's name if there is an entry.
+    /// Returns a channel's name for use in a message. If the channel has an entry, the memory of
+    /// the entry's name is shared.
     pub(crate) fn channel_name(&self, hash: u64, name: &str) -> Arc<str> {
         match self.channels.find(hash, name) {
             Some(index) => self.channels[index].name.clone(),

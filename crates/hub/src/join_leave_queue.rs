@@ -1,5 +1,5 @@
-//! The queue of joins and leaves to send to subscribers. Those of one channel stay in order; a channel that has to wait
-//! does not delay other channels.
+//! The queue of joins and leaves to send to subscribers. The joins and leaves of one channel stay
+//! in order. A channel that has to wait does not delay other channels.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl JoinLeaveQueue {
         Some(first)
     }
 
-    /// Drops all items of the current channel, because the channel has no subscribers any more.
+    /// Drops all items of the current channel, because the channel no longer has subscribers.
     fn drop_channel(&mut self) {
         let name = self.turns.pop_front();
         let waiting = name.and_then(|name| self.channels.remove(&name));
@@ -106,8 +106,8 @@ impl JoinLeaveQueue {
 }
 
 impl<E: Engine> Hub<E> {
-    /// At the channel's home: sends queued joins and leaves as far as there is room. Returns whether the next turn can
-    /// send more without waiting for credit.
+    /// At the channel's home: sends queued joins and leaves until there is no more room. Returns
+    /// whether the next turn can send more without waiting for credit.
     pub(crate) fn send_join_leaves(&mut self, outlet: &mut impl Outlet) -> bool {
         self.join_leave_queue.may_progress = false;
         let mut sent = 0;

@@ -20,16 +20,17 @@
 //!   process their replies after each of these calls.
 //! * *completion of user commands*, after the sessions have executed them: [`Hub::acknowledge_command`].
 //! * *output*: [`Hub::take_channel_events`], and once at the end of a turn [`Hub::sweep`], which also retries publications
-//!   that wait for credit; if it returns that deliveries are left, the next turn must begin without waiting. With a log,
-//!   [`Hub::take_batch`] after that, and [`Hub::batch_durable`] when the batch is on disk.
+//!   that wait for credit. If it returns that deliveries remain, the next turn must begin without
+//!   waiting. With a log, [`Hub::take_batch`] follows, and [`Hub::batch_durable`] when the batch is
+//!   on disk.
 //!
 //! # Guarantees
 //!
 //! * Every subscriber receives the publications of a channel in the order chosen by the channel's home, each exactly once.
 //! * A session that has received [`HubReply::Subscribed`] gets every publication ordered from then on, and none that was
 //!   ordered before its registration at the home.
-//! * A channel with history numbers its publications without a gap within an epoch. A returning subscriber either gets
-//!   exactly the publications that it has missed, or learns that some are missing.
+//! * The offsets of a channel with history increase within an epoch. A returning subscriber either
+//!   gets exactly the publications that it has missed, or learns that some are missing.
 //! * With a log, neither subscribers nor the publisher of a stored publication learn of it before it is durable, so
 //!   after [`Hub::restore`] every client can continue from its position.
 //! * Once the replies to [`Hub::send_user_command`] have arrived, any later publication is delivered according to the

@@ -1,21 +1,23 @@
 //! The path of publications that must be durable before they are delivered.
 //!
-//! With a log ([`Hub::enable_log`]), a home handles a publication of a channel with history in two steps. First it is
-//! *ordered*: it gets its offset, goes into the next [`LogBatch`], and waits. Once the batch is durable
-//! ([`Hub::batch_durable`]), it is *delivered*: the channel's stream stores it, and the subscribers and the publisher are
-//! notified.
+//! With a log ([`Hub::enable_log`]), a home handles a publication of a channel with history in two
+//! steps. First it is *ordered*: it gets its offset, goes into the next [`LogBatch`], and waits.
+//! Once the batch is durable ([`Hub::batch_durable`]), it is *delivered*: the channel's stream
+//! stores it, and the subscribers and the publisher are notified.
 //!
-//! So a stream contains exactly the publications that have been delivered. A new subscriber gets the stream's position
-//! and publications, and then, in order, the publications that were waiting when it arrived, without a gap or an
-//! overlap. No client ever sees an offset that a crash could take back.
+//! So a stream contains exactly the publications that have been delivered. A new subscriber gets
+//! the stream's position and publications, and then, in order, the publications that were waiting
+//! when it arrived, without a gap or an overlap. No client ever sees an offset that a crash could
+//! take back.
 //!
-//! The publications that wait at a home have one order. A publication that is durable but can't be delivered for lack
-//! of credit blocks only later ones of its channel. While publications of a channel wait, everything else that reveals
-//! the channel's state waits in the same order: publications that are not stored, replies to stale and repeated
-//! publications, joins and leaves, the removal of the history. `pending.rs` implements this.
+//! The publications that wait at a home form a single queue. A publication that is durable but
+//! can't be delivered for lack of credit blocks only later ones of its channel. While publications
+//! of a channel wait, everything else that reveals the channel's state waits in the same order:
+//! publications that are not stored, replies to stale and repeated publications, joins and leaves,
+//! the removal of the history. `pending.rs` implements this.
 //!
-//! When too many publications wait, further ones are refused or stalled, like those without credit: so a slow or
-//! failing log pauses the publishers.
+//! When too many publications wait, further ones are refused or stalled, as if there were no
+//! credit. In this way a slow or failing log pauses the publishers.
 
 use std::sync::Arc;
 
@@ -23,12 +25,12 @@ use crate::channel::Home;
 use crate::stream::Stream;
 use crate::{ChannelName, Hub, LogBatch, LogRecord, NameError, NodeEngine, Outlet, RestoredStream};
 
-/// Changes of streams for which nothing waits, such as trimming, are recorded with the next batch; this many of them
-/// make a batch of their own.
+/// Number of changes for which nothing waits, such as trimming, that justify a batch of their own.
+/// Fewer changes are recorded with the next batch.
 const CHANGES_MAX: usize = 1024;
 
-/// The time after a start from a log during which nothing expires, in milliseconds. If the clock were ahead until NTP
-/// has set it, expiry would delete all history for good.
+/// The time after a start from a log during which nothing expires, in milliseconds. If the clock is
+/// ahead until NTP corrects it, expiry would otherwise permanently delete all history.
 pub const RESTORE_GRACE_MS: u64 = 600_000;
 
 impl Hub {
@@ -41,11 +43,12 @@ impl Hub {
         }
     }
 
-    /// Restores a stream from a log. Returns `false` if the channel no longer has history; the log will then record
-    /// that the stream was dropped. Must be called before any subscription or publication, after
-    /// [`set_history`](Self::set_history) and [`set_now`](Self::set_now), for all channels whose [home](Self::home_of)
-    /// is here, in the order of their last publications, because among equally large streams the oldest is evicted
-    /// first.
+    /// Restores a stream from a log. Returns `false` if the channel no longer has history; the log
+    /// will then record that the stream was dropped. Must be called for all channels whose
+    /// [home](Self::home_of) is here, after [`set_history`](Self::set_history) and
+    /// [`set_now`](Self::set_now), and before any subscription or publication. The streams must be
+    /// restored in the order of their last publications, because among equally large streams the
+    /// oldest is evicted first.
     ///
     /// # Errors
     /// The name is not a valid channel name; nothing is changed.
@@ -100,8 +103,8 @@ impl Hub {
             std::mem::take(&mut changes.streams),
         );
         let published = std::mem::take(&mut log.published);
-        // Dropped streams come first: nothing of them waits for the log, and a stream that the channel has started
-        // since is a new one, whose records must follow.
+        // Records of dropped streams come first: no request waits for them, and if the channel has
+        // started a new stream since, the records of the new stream must follow.
         let mut appends: Vec<_> = dropped
             .into_iter()
             .map(|channel| LogRecord::Dropped { channel })
@@ -138,7 +141,8 @@ impl Hub {
         })
     }
 
-    /// Handles that a batch and all earlier ones are durable: continues the requests that have waited for them.
+    /// Called when a batch and all earlier ones are durable: continues the requests that have
+    /// waited for them.
     pub fn batch_durable(&mut self, batch: u64, outlet: &mut impl Outlet) {
         let engine = self.engine.memory();
         if let Some(log) = engine.and_then(|engine| engine.log.as_mut()) {

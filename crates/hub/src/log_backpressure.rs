@@ -1,9 +1,11 @@
 //! Back pressure from homes whose log is full.
 //!
-//! If a publication for a channel with history arrives while its home's log is full, it is stalled like one without
-//! credit. But its own credit is returned, because channels without history need the lane too. To limit the number of
-//! such publications, the home asks all other workers to hold theirs back, and notifies them when its log has room
-//! again. Until a worker has received that request, the credits of its lane limit how many it still sends.
+//! If a publication for a channel with history arrives while its home's log is full, it is stalled,
+//! as if there were no credit for it. But it does not keep its credit, because channels without
+//! history need the lane too. To limit the number of stalled publications, the home asks all other
+//! workers to hold such publications back, and notifies them when its log has room again. Until a
+//! worker receives this request, the credits of its lane limit how many publications it still
+//! sends.
 
 use std::mem;
 
@@ -37,7 +39,8 @@ impl LogBackpressure {
         self.full_homes[usize::from(home.0)] = is_full;
     }
 
-    /// As the home of channels: counts one publication less that is stalled without a credit, because it was ordered.
+    /// As the home of channels: decrements the number of publications stalled without a credit,
+    /// because one was ordered.
     pub(crate) fn unstalled(&mut self, from: WorkerId) {
         self.stalled[usize::from(from.0)] -= 1;
     }

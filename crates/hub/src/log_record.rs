@@ -39,7 +39,7 @@ pub enum LogRecord {
     },
 }
 
-/// Records that become durable together. Those of one channel are in order.
+/// Records that become durable together. The records of one channel are in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBatch {
     /// The number to pass to [`Hub::batch_durable`]; batches are numbered from 1 on.
@@ -63,8 +63,8 @@ pub struct RestoredStream {
     pub publications: Vec<Publication>,
 }
 
-/// Changes of streams, other than publications, that are to be recorded with the next batch. Their number is at most
-/// that of the streams.
+/// Changes of streams, other than publications, that are to be recorded with the next batch. There
+/// are at most as many as streams.
 #[derive(Debug, Default)]
 pub(crate) struct StreamChanges {
     /// The indices of streams that were started or trimmed.

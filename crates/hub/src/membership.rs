@@ -99,8 +99,8 @@ impl<E: Engine> Hub<E> {
         Ok(RequestOutcome::Pending)
     }
 
-    /// Ends one subscription, on which nothing more is delivered. Returns `false` if the session had none to the
-    /// channel.
+    /// Ends one subscription; nothing more is delivered for it. Returns `false` if the session had
+    /// no subscription to the channel.
     pub fn unsubscribe(
         &mut self,
         session: ConnectionId,
@@ -176,7 +176,8 @@ impl<E: Engine> Hub<E> {
         self.member_joined(index, client);
     }
 
-    /// At the channel's home: counts one subscriber less on another worker, or removes a pending one.
+    /// At the channel's home: counts one subscriber fewer on another worker, or removes a pending
+    /// one.
     pub(crate) fn unregister_subscriber(
         &mut self,
         from: WorkerId,
@@ -208,7 +209,7 @@ impl<E: Engine> Hub<E> {
         self.channels.release(index);
     }
 
-    /// On the subscriber's worker: handles that the home has counted a subscription.
+    /// On the subscriber's worker: handles the home's confirmation that a subscription is counted.
     pub(crate) fn subscription_confirmed(
         &mut self,
         session: ConnectionId,
@@ -217,7 +218,8 @@ impl<E: Engine> Hub<E> {
         joined: Option<Box<SubscribeOutcome>>,
         outlet: &mut impl Outlet,
     ) {
-        // If the session has unsubscribed meanwhile, its message to the home follows, and there is nothing to do.
+        // If the session has unsubscribed meanwhile, its `Unsubscribe` message is on the way to the
+        // home, and there is nothing to do here.
         if let Some(index) = self.subscriptions.pending(registration, session) {
             self.channels[index].waiting -= 1;
             self.make_live(index, registration.slot);
@@ -225,7 +227,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// On the subscriber's worker: handles that the home has refused a subscription.
+    /// On the subscriber's worker: handles the home's refusal of a subscription.
     pub(crate) fn subscription_refused(
         &mut self,
         session: ConnectionId,
@@ -233,7 +235,8 @@ impl<E: Engine> Hub<E> {
         registration: Registration,
         outlet: &mut impl Outlet,
     ) {
-        // If the session has unsubscribed meanwhile, its message to the home follows, and there is nothing to do.
+        // If the session has unsubscribed meanwhile, its `Unsubscribe` message is on the way to the
+        // home, and there is nothing to do here.
         if self.subscriptions.pending(registration, session).is_some() {
             self.remove(registration.slot, outlet);
             outlet.send_reply(session, ticket, HubReply::Failed);
@@ -293,14 +296,14 @@ impl<E: Engine> Hub<E> {
         self.channels.release(index);
     }
 
-    /// At the channel's home: handles that a channel has got its first subscriber.
+    /// At the channel's home: handles the first subscriber of a channel.
     fn channel_occupied(&mut self, index: u32) {
         self.occupied += 1;
         self.users += u32::from(is_personal(&self.channels[index]));
         self.record_occupied(index);
     }
 
-    /// At the channel's home: handles that a channel has lost its last subscriber.
+    /// At the channel's home: handles the loss of a channel's last subscriber.
     fn channel_vacated(&mut self, index: u32) {
         self.occupied -= 1;
         self.record_vacated(index);

@@ -18,8 +18,9 @@ use crate::{
     Position, Publication, RECOVERED_MAX, SubscribeOptions, SubscribeOutcome,
 };
 
-/// Maximum number of evictions per publication in addition to those that make room for its own bytes. They make room
-/// for the bookkeeping of its stream and account, and approach a budget that was lowered.
+/// Maximum number of evictions per publication in addition to those that make room for its bytes.
+/// These evictions make room for the bookkeeping of its stream and account, and gradually enforce a
+/// budget that was lowered.
 const EVICTIONS_PER_PUBLICATION: usize = 32;
 
 /// Maximum number of evictions per call of [`Hub::maintain`](crate::Hub::maintain). This many take some milliseconds.
@@ -31,12 +32,13 @@ const SCAN_ROUNDS: usize = 30;
 const SCAN_MIN: usize = 256;
 const SCAN_MAX: usize = 8192;
 
-/// Replies in flight may hold this fraction of the history limit in publications that streams have already dropped: 1
-/// divided by this number.
+/// Publications that streams have dropped but replies in flight still hold may take up to the
+/// history limit divided by this number.
 const LENT_DIVISOR: usize = 4;
 
-/// Streams without publications may take this fraction of the history limit, in addition to it: 1 divided by this
-/// number. Such streams are created by subscriptions and must not displace publications.
+/// Streams without publications may take up to the history limit divided by this number, in
+/// addition to that limit. Such streams are created by subscriptions and must not displace
+/// publications.
 const EMPTY_DIVISOR: usize = 4;
 
 /// Maximum number of streams that are searched for an unused one before publications are evicted.

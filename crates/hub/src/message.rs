@@ -66,7 +66,7 @@ pub enum HubMessage {
     Unsubscribe {
         /// Name of the channel to unsubscribe from.
         channel: Arc<str>,
-        /// The member that the subscription was, if it was one.
+        /// The client, if the subscription made it a member of the channel.
         client: Option<Arc<ClientInfo>>,
         /// The registration of the `Subscribe` message, if the reply to it has not arrived.
         registration: Option<Registration>,
@@ -147,8 +147,9 @@ pub enum HubMessage {
         /// The caller that waits until the command is complete, if any.
         caller: Option<Caller>,
     },
-    /// To an affected home: a worker has executed a command. The home acknowledges it to the caller; it has counted all
-    /// earlier messages of that worker by then.
+    /// To an affected home: a worker has executed a command. The home has counted all earlier
+    /// messages of that worker when it receives this one, and acknowledges the command to the
+    /// caller.
     Acknowledge {
         /// The caller that waits until the command is complete.
         caller: Caller,

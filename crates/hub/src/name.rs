@@ -1,9 +1,10 @@
-//! Channel names. They are checked once, when they enter the server, and a type shows that they were.
+//! Channel names. They are checked once, when they enter the server. [`ChannelName`] is the type of
+//! checked names.
 
 use std::fmt;
 
-/// Maximum length of a channel name in bytes. A user name may have one byte less, because of the `#` of the personal
-/// channel.
+/// Maximum length of a channel name in bytes. For a user name it is one byte less, because of the
+/// `#` of the personal channel.
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// A channel name: 1 to [`NAME_BYTES_MAX`] bytes without control characters.

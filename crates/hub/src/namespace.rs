@@ -14,7 +14,8 @@ pub enum EventLevel {
     /// The back end receives no events.
     #[default]
     Off,
-    /// That the channel is occupied, vacated, or found without a latest publication to recover.
+    /// The back end learns when a channel is occupied or vacated, and when a subscriber finds no
+    /// latest publication to recover.
     Occupancy,
     /// In addition, joins and leaves of members.
     Members,
@@ -34,12 +35,12 @@ pub struct HistoryOptions {
     pub position_ttl_ms: u64,
     /// Which publications a returning subscriber receives.
     pub recovery: RecoveryMode,
-    /// The budget to which the stored publications count.
+    /// The budget toward which the stored publications count.
     pub budget: Budget,
 }
 
-/// A part of the history limit: a namespace's own, created by [`Namespaces::add_budget`], or the common one of all
-/// other channels.
+/// A part of the history limit: the budget of one namespace, created by [`Namespaces::add_budget`],
+/// or the common budget of all other channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget(u16);
 
@@ -97,7 +98,7 @@ pub enum SubscribeAccess {
     Token,
     /// Every client, except to private channels and to channels whose names are restricted to other users.
     Client,
-    /// Clients that an authorization hook admits. The hook is asked for each subscription.
+    /// Clients that an authorization hook admits. The hook decides on each subscription.
     Hook,
 }
 
@@ -109,9 +110,10 @@ pub enum PublishAccess {
     Disabled,
     /// Clients that are subscribed to the channel.
     Subscriber,
-    /// Every client that may subscribe to the channel, except to private channels.
+    /// Every client that the channel's name admits; for private channels only subscribers.
     Client,
-    /// Clients that an authorization hook permits. The hook is asked for each publication and may change its data.
+    /// Clients that an authorization hook permits. The hook decides on each publication and may
+    /// change its data.
     Hook,
 }
 
@@ -196,9 +198,9 @@ impl Namespaces {
         self.denies_unknown = true;
     }
 
-    /// Returns whether channels of the channel's namespace are accepted. If unknown namespaces are
-    /// [rejected](Self::deny_unknown), the namespace must have been inserted. Names without a `:` belong to the
-    /// namespace `""`, which always exists.
+    /// Returns whether the namespace of a channel is accepted. If unknown namespaces are
+    /// [rejected](Self::deny_unknown), the namespace must have been inserted. Names without a `:`
+    /// belong to the namespace `""`, which always exists.
     pub fn knows(&self, channel: &str) -> bool {
         let is_there = |name: &str| matches!(name, "" | USERS) || self.by_name.contains_key(name);
         !self.denies_unknown
@@ -232,8 +234,9 @@ impl Namespaces {
         self.by_name.insert(name.into(), options);
     }
 
-    /// Sets the options of the channels that match a pattern. If a channel matches several patterns, they are compared
-    /// at the first segment where they differ in kind, and the one with a literal there applies.
+    /// Sets the options of the channels that match a pattern. If a channel matches several
+    /// patterns, they are compared at the first segment where only one of two patterns has a
+    /// literal; the pattern with the literal applies.
     pub fn insert_pattern(&mut self, pattern: PathPattern, options: NamespaceOptions) {
         self.has_drop_when_slow |= options.drop_when_slow;
         let others = self.by_pattern.iter();
@@ -243,7 +246,8 @@ impl Namespaces {
         self.by_pattern.insert(place, (pattern, options));
     }
 
-    /// Returns the text that a parameter of the matching pattern has in a channel name; `None` if there is none.
+    /// Returns the value of a parameter of the matching pattern in a channel name; `None` if there
+    /// is none.
     pub fn parameter<'c>(&'c self, channel: &'c str, name: &str) -> Option<&'c str> {
         let (pattern, _) = self.find_pattern(channel)?;
         let mut parameters = pattern.parameters(channel);

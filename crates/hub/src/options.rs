@@ -1,7 +1,7 @@
 //! Limits of a hub.
 
-/// Maximum number of subscribers on a worker up to which a publication is delivered immediately, within the publish
-/// call.
+/// Maximum number of subscribers on a worker for which a publication is delivered immediately,
+/// within the publish call.
 pub const IMMEDIATE_MAX: usize = 16;
 
 /// Limits of one worker's hub.

@@ -9,8 +9,9 @@ use crate::{
 
 /// Receives the hub's effects. The worker implements it with its mailbox and its connections.
 ///
-/// No method may call the hub: it must record the effect, which is performed after the call of the hub. The
-/// implementation recognises sessions that have ended meanwhile by their generation.
+/// No method may call the hub: it must record the effect, which is performed after the hub's method
+/// has returned. The implementation recognises by its generation that a session has ended in the
+/// meantime.
 pub trait Outlet {
     /// Sends a message to another worker. A data message is sent only after [`has_credit`](Self::has_credit) has
     /// returned `true` in the same call of the hub, and takes that credit.
@@ -30,8 +31,8 @@ pub trait Outlet {
     /// Sends the reply to a session's ticket. The session need not have a subscription.
     fn send_reply(&mut self, session: ConnectionId, ticket: Ticket, answer: HubReply);
 
-    /// Makes a session execute a command, unless the command excludes it. If the session is closed by it,
-    /// [`Hub::close`](crate::Hub::close) must follow later.
+    /// Makes a session execute a command, unless the command excludes it. If the command closes the
+    /// session, [`Hub::close`](crate::Hub::close) must be called later.
     fn execute_command(&mut self, session: ConnectionId, instruction: &Arc<UserCommand>);
 
     /// Notifies a session that publications of a channel may be missing and can't be recovered: its state is

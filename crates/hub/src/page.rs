@@ -43,7 +43,8 @@ pub struct HistoryPage {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    /// Publications stored in this process. Their offsets are dense; the number is the offset of the first one.
+    /// Publications stored in this process. Their offsets are dense, and the number is the offset
+    /// of the first publication.
     Excerpt(StreamExcerpt, u64),
     Listed(Box<[Publication]>),
 }

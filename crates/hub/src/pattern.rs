@@ -87,8 +87,8 @@ impl PathPattern {
         })
     }
 
-    /// Returns whether this pattern applies rather than `other` if both match: at the first segment where they differ
-    /// in kind, this one has a literal.
+    /// Returns whether this pattern applies rather than `other` if both match: at the first segment
+    /// where only one of them has a literal, this pattern has it.
     pub(crate) fn precedes(&self, other: &Self) -> bool {
         self.parameter_flags().lt(other.parameter_flags())
     }

@@ -90,7 +90,7 @@ impl PublicationLog {
         });
     }
 
-    /// Handles that a batch and all earlier ones are durable: their requests can be reported.
+    /// Called when a batch and all earlier ones are durable: their requests can be reported.
     pub(crate) fn batch_durable(&mut self, batch: u64) {
         debug_assert!(batch <= self.taken, "it was never delivered");
         self.durable = self.durable.max(batch);

@@ -1,9 +1,10 @@
-//! Subscriptions that wait for the engine: until it follows their channel, and until the publications that they have
-//! missed were read.
+//! Subscriptions that wait for the engine: until it follows their channel, and until the
+//! publications that they have missed were read.
 //!
-//! Such a subscription is not counted and receives nothing. All waiting subscriptions of a channel share one read: the
-//! first one determines how far back the read reaches, those that arrive meanwhile take their part of the result, and
-//! another read is made only for those that have missed more. Items that are delivered meanwhile are kept as the
+//! Such a subscription is not counted and receives nothing. All waiting subscriptions of a channel
+//! share one read. The first subscription determines how far back the read reaches. Subscriptions
+//! that arrive during the read take their part of the result, and another read is made only for
+//! subscriptions that have missed more. Items that are delivered during the read are kept as the
 //! *tail*, so that the result of the read can be joined with the feed, which has moved on.
 
 use std::collections::BTreeMap;
@@ -85,7 +86,8 @@ impl PendingSubscriber {
     fn read_start(&self, recovery: RecoveryMode) -> ReadStart {
         match (&self.options.since, recovery) {
             (None, _) => ReadStart::TopOnly,
-            // The latest publication is read, because the subscriber receives it unless it has it.
+            // The latest publication must be read, because the subscriber receives it unless its
+            // position shows that it has it.
             (Some(_), RecoveryMode::Latest) => ReadStart::Since(0),
             (Some(since), RecoveryMode::Missed) => {
                 let offsets = since.iter().map(|since| since.offset);
@@ -161,7 +163,8 @@ impl<E: Engine> Hub<E> {
         EngineReply::Ready(Some(Box::new(joined)))
     }
 
-    /// At the channel's home: returns whether the engine follows the channel. If it does not, requests it to.
+    /// At the channel's home: returns whether the engine follows the channel. If it does not, asks
+    /// the engine to follow it.
     #[inline]
     fn follows(&mut self, index: u32, slot: Option<u32>) -> bool {
         if !self.joins.is_empty() {
@@ -233,8 +236,8 @@ impl<E: Engine> Hub<E> {
         pending.map_or(0, |pending| pending.subscribers.len() as u32)
     }
 
-    /// At the channel's home: removes the subscriber that has left, if it is pending. Returns whether it was pending,
-    /// so that it was not counted.
+    /// At the channel's home: removes the subscriber that has left, if it is pending. Returns
+    /// whether it was; a pending subscriber was not counted.
     pub(crate) fn remove_pending_subscriber(
         &mut self,
         index: u32,
@@ -253,7 +256,7 @@ impl<E: Engine> Hub<E> {
         true
     }
 
-    /// At the channel's home: handles the engine's reply whether it follows a channel.
+    /// At the channel's home: handles the engine's reply on whether it follows a channel.
     pub(crate) fn handle_following(
         &mut self,
         channel: &str,
@@ -398,7 +401,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: handles the result of a read: completes the subscriptions that it suffices for.
+    /// At the channel's home: handles the result of a read, and completes the subscriptions for
+    /// which it is sufficient.
     pub(crate) fn complete_joins(
         &mut self,
         index: u32,

@@ -27,7 +27,8 @@ pub(crate) enum Blocked {
     /// A worker with subscribers has no credit, or the next credit of its lane is reserved for an earlier stalled
     /// publication.
     Lane,
-    /// The channel's queue on this worker is full, or all queues on this worker together are.
+    /// The channel's queue on this worker is full, or all queues of this worker have reached their
+    /// common limit.
     Queue,
     /// Too many requests wait in the engine.
     Engine,
@@ -120,9 +121,9 @@ impl<E: Engine> Hub<E> {
         self.acknowledge(origin, true, published, outlet);
     }
 
-    /// At the channel's home: returns the entry of the channel to publish to. If there is none, it is created if the
-    /// publication has to be stored, remembered by its key, or delivered to others; otherwise returns `None`, and the
-    /// publication is dropped.
+    /// At the channel's home: returns the entry of the channel to publish to. A missing entry is
+    /// created if the publication has to be stored, remembered by its key, or delivered to wildcard
+    /// subscribers or other nodes. Otherwise returns `None`, and the publication is dropped.
     fn entry_to_publish(
         &mut self,
         hash: u64,

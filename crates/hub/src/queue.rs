@@ -13,8 +13,9 @@ pub(crate) struct QueuedPublication {
     pub(crate) previous: Option<Payload>,
     /// The encodings made by front ends so far.
     pub(crate) encodings: Encodings,
-    /// The publication is for the subscribers at indices below this one, which were there when it was queued. Later
-    /// subscribers are appended to the list, so this value never decreases along the queue.
+    /// The publication is for the subscribers at indices below this one: those present when it was
+    /// queued. Later subscribers are appended to the list, so this value never decreases along the
+    /// queue.
     pub(crate) subscribers_below: u32,
     /// The number of subscribers that get the publication.
     pub(crate) receivers: u32,

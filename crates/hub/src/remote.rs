@@ -3,11 +3,12 @@
 //! This part has no sockets: its owner carries [orders](RemoteEngine::take_orders) to the engine and the engine's
 //! [events](RemoteEngine::handle) back. Offsets need not be dense here.
 //!
-//! * *Publishing.* Publications wait until they are answered. When the connection was lost, those that are to be stored are
-//!   ordered again and marked as repetitions, which the store recognises by their id. Each attempt has a number in the id:
-//!   if the store has lost the first attempt and stores the second one at the same offset, the comparison with the last
-//!   seen item finds the loss. Those that are not to be stored fail, unless they have a key. Requests that have waited for
-//!   [`PATIENCE`] without a connection fail.
+//! * *Publishing.* Publications wait until they are answered. After a loss of the connection,
+//!   publications that are to be stored are ordered again and marked as repetitions, which the
+//!   store recognises by their id. The id contains the number of the attempt: if the store has lost
+//!   the first attempt and stores the second one at the same offset, the comparison with the last
+//!   seen item finds the loss. Publications that are not to be stored fail, unless they have a key.
+//!   All requests that have waited for [`PATIENCE`] without a connection fail.
 //! * *Following.* A topic is subscribed first; then the position of its channel is looked up, where the feed continues.
 //!   Items that arrive meanwhile are held.
 //! * *Gaps.* After each loss of the feed, and after each [`LOOK_TICKS`] without an item, the top of the channel is compared
@@ -56,7 +57,7 @@ const SPARE_TICKS: u32 = 15;
 /// which keeps their positions.
 const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
 
-/// Stands for the unknown position of a channel.
+/// Represents a position that is not known.
 const UNKNOWN: Position = Position {
     epoch: Epoch::UNKNOWN,
     offset: 0,
@@ -66,7 +67,7 @@ const UNKNOWN: Position = Position {
 #[derive(Debug)]
 pub struct RemoteEngine {
     entries: ChannelEntries,
-    /// The requests, each after the value of `ticks_apart` when it was ordered.
+    /// The requests, each with the value of `ticks_apart` at the time when it was ordered.
     waiting: Waiting<(u32, Task)>,
     waiting_bytes: usize,
     orders: Vec<wire::Order>,
@@ -77,7 +78,8 @@ pub struct RemoteEngine {
     namespaces: Namespaces,
     /// The wildcard topics that are followed.
     topics: HashMap<Arc<str>, Topic, RandomState>,
-    /// The channels whose feed was requested and is not live yet, each after the tick of the request.
+    /// The channels whose feed was requested and is not live yet, each with the tick of the
+    /// request.
     begun: VecDeque<(u32, Arc<str>)>,
     ticks: u32,
     /// The number of ticks without a connection.
@@ -325,8 +327,8 @@ impl RemoteEngine {
         false
     }
 
-    /// Fails the requests that have waited for too long without a connection, and the follows that have not started in
-    /// time.
+    /// Fails the requests that have waited for too long without a connection, and refuses to follow
+    /// the channels whose feed has not started in time.
     fn lose_patience(&mut self) {
         if self.connection.is_none() {
             self.ticks_apart = self.ticks_apart.wrapping_add(1);
@@ -427,7 +429,7 @@ impl RemoteEngine {
             return;
         }
         self.topics.remove(&name);
-        // The channels that only the wildcard channel covered are not followed any more.
+        // Channels that only the wildcard channel covered are no longer followed.
         for place in 0..self.entries.end() {
             let entry = self.entries.get(place);
             let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(&*name));

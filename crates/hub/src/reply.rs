@@ -118,7 +118,8 @@ pub enum HistoryError {
     /// The position belongs to another epoch.
     #[error("the position does not belong to the channel's current stream")]
     Unrecoverable,
-    /// The request asks for more publications than one reply may contain, which is the number here.
+    /// The request asks for more publications than one reply may contain. The value is that
+    /// maximum.
     #[error(
         "a reply has at most {0} publications: request fewer, then the rest since the last of them"
     )]

@@ -17,8 +17,9 @@ use crate::{
 pub(crate) type PendingReports = VecDeque<EngineReport>;
 
 impl<E: Engine> Hub<E> {
-    /// Handles the engine's reports as far as there is room. The owner of an engine calls this when events have
-    /// arrived. If it returns `true`, sessions must process their replies before it is called again.
+    /// Handles the engine's reports until there is no more room. The owner of an engine calls this
+    /// when events have arrived. If it returns `true`, sessions must process their replies before
+    /// it is called again.
     pub fn take_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         self.retry_stalled(outlet)
     }
@@ -166,7 +167,8 @@ impl<E: Engine> Hub<E> {
             EngineReport::Item(item, Some(request_context))
                 if !self.is_next(&request_context, &item) =>
             {
-                // An earlier item is missing, so this one reaches subscribers through the feed queue.
+                // An earlier item is missing, so this item reaches subscribers through the feed
+                // queue.
                 let published =
                     self.complete_own_publication(&request_context, item.publication.position);
                 self.receive_item(item, outlet);
@@ -262,8 +264,8 @@ impl<E: Engine> Hub<E> {
                     // The queued items follow a position that is no longer valid.
                     self.feed_queues.remove(&index);
                     self.skip_gap(index, None, outlet);
-                    // Pending subscribers may have waited until the gap is closed. (A wildcard channel without history
-                    // has no entry any more.)
+                    // Pending subscribers may have waited for the gap to be closed. (A wildcard
+                    // channel without history has no entry by now.)
                     if self.find(&channel) == Some(index) {
                         self.start_join_read(index);
                     }
@@ -284,7 +286,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Counts one pending request less for the channel of a report that was handled.
+    /// Decrements the number of pending requests of a channel, after a report was handled.
     fn complete_request(&mut self, request_context: &RequestContext) {
         let index = request_context.channel;
         if request_context.has_slot {

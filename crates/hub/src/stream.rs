@@ -38,8 +38,8 @@ impl Stream {
         }
     }
 
-    /// Restores a stream from the log, with its publications as far as they are consecutive up to the top. Also returns
-    /// their bytes.
+    /// Restores a stream from the log, with those publications that are consecutive up to the top.
+    /// Also returns the bytes of these publications.
     pub(crate) fn restored(
         restored: RestoredStream,
         lent: &LentBytes,
@@ -179,9 +179,9 @@ impl Stream {
         !self.records.is_empty()
     }
 
-    /// Returns the publications for a subscriber with these known positions, of which the first one of this stream
-    /// counts. Depending on the recovery mode they are those that it has missed, or up to `latest_max` of the latest
-    /// ones.
+    /// Returns the publications for a subscriber with these known positions; the first position of
+    /// this stream is used. Depending on the recovery mode, these are the publications that the
+    /// subscriber has missed, or up to `latest_max` of the latest ones.
     pub(crate) fn recover(
         &self,
         since: &[Since],

@@ -1,4 +1,4 @@
-//! The streams of this worker, and the budgets to which they count.
+//! The streams of this worker, and the budgets toward which they count.
 
 #[cfg(test)]
 mod tests;
@@ -35,8 +35,9 @@ struct StreamSlot {
     is_changed: bool,
     /// The index of the stream in `scan_order`.
     scan_index: u32,
-    /// The account to which the stream counts while it has publications: that of the publisher of most of its bytes,
-    /// determined by Boyer and Moore's majority vote. `lead` is the counter of that vote, in bytes.
+    /// The account toward which the stream counts while it has publications: that of the publisher
+    /// of most of its bytes, determined by Boyer and Moore's majority vote. `lead` is the counter
+    /// of that vote, in bytes.
     owner: u32,
     lead: usize,
     /// The bytes of the stream's publications.
@@ -44,7 +45,7 @@ struct StreamSlot {
     link: ClassLink,
 }
 
-// A channel name, which counts to the base bytes, has up to 255 bytes.
+// The base bytes include the channel name, which has up to 255 bytes.
 const _: () = assert!(STREAM_BYTES + 255 <= u16::MAX as usize);
 
 /// All streams of this worker.
@@ -52,7 +53,7 @@ const _: () = assert!(STREAM_BYTES + 255 <= u16::MAX as usize);
 pub(crate) struct Streams {
     slots: Vec<Option<StreamSlot>>,
     free: Vec<u32>,
-    /// The budgets with the publishers' accounts, to which streams with publications count.
+    /// The budgets and the publishers' accounts, toward which streams with publications count.
     accounts: Accounts,
     /// The total bytes of streams without publications.
     empty_bytes: usize,
@@ -329,8 +330,8 @@ impl Streams {
     /// Returns the channel of a changed stream, and whether the log had a record of the stream; from now on it has one.
     pub(crate) fn take_change(&mut self, index: u32) -> Option<(u32, bool)> {
         let place = self.slots.get_mut(index as usize)?.as_mut()?;
-        // If the flag is not set, the slot was reused for another changed stream, which was returned for the same slot
-        // before.
+        // If the flag is not set, the slot was reused for another changed stream, and an earlier
+        // call for the same slot returned that stream.
         std::mem::take(&mut place.is_changed)
             .then(|| (place.channel, std::mem::replace(&mut place.is_known, true)))
     }
@@ -354,12 +355,12 @@ impl Streams {
         Some(position)
     }
 
-    /// Counts one waiting request less.
+    /// Decrements the number of waiting requests.
     pub(crate) fn remove_pending(&mut self, index: u32) {
         self.slot_mut(index).pending -= 1;
     }
 
-    /// Counts one waiting publication less, because it is stored now.
+    /// Decrements the number of waiting publications, because one is stored now.
     pub(crate) fn pending_was_stored(&mut self, index: u32) {
         self.slot_mut(index).pending_stored -= 1;
     }
@@ -404,9 +405,10 @@ impl Streams {
         std::mem::take(&mut self.added_bytes)
     }
 
-    /// Scans up to `count` streams, round robin. Drops expired publications, moves streams to the budget of their
-    /// channel, and closes streams that are no longer needed; if `is_too_much`, all streams without publications and
-    /// subscribers. Calls `gone` for each closed stream.
+    /// Scans up to `count` streams, round robin. Drops expired publications, moves streams to the
+    /// budget of their channel, and closes streams that are no longer needed. If `is_too_much`,
+    /// also closes all streams without publications and subscribers. Calls `gone` for each closed
+    /// stream.
     pub(crate) fn scan(
         &mut self,
         count: usize,
@@ -480,7 +482,7 @@ impl Streams {
             turn = self.cursor;
         }
         let last = self.scan_order.len() - 1;
-        // If the entry is the last one, there is none to move to its place.
+        // If the entry is the last one, no other entry has to be moved to its place.
         if turn != last {
             self.move_in_scan(last, turn);
         }
@@ -509,7 +511,7 @@ impl Streams {
 }
 
 impl StreamSlot {
-    /// Returns the bytes with which the stream counts to a budget; 0 without publications.
+    /// Returns the bytes that the stream counts toward a budget; 0 without publications.
     fn held(&self) -> usize {
         match self.owner {
             NO_MEMBER => 0,

@@ -298,7 +298,7 @@ mod tests {
         all.end(id(7));
         assert_eq!(all.session_state(id(7)), SessionState::Stale);
         assert_eq!(all.session_state(id(8)), SessionState::Open);
-        // No session has had index 0, although the table now reaches beyond it.
+        // No session has had index 0, although the table now contains an entry for it.
         assert_eq!(
             all.session_state(ConnectionId {
                 index: 0,

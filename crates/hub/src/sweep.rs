@@ -20,10 +20,10 @@ const SLICE_DELIVERIES_MAX: usize = 512;
 const SPARE_QUEUES_MAX: usize = 16;
 
 impl<E: Engine> Hub<E> {
-    /// Continues the fan-outs in progress, round robin between channels, with at most `deliveries_max` deliveries, and
-    /// retries stalled publications. Returns whether deliveries are left, so that the next turn must begin without
-    /// waiting and call this again. Publications that are still stalled wait for credit; for them the next turn need
-    /// not begin early.
+    /// Continues the fan-outs in progress, round robin between channels, with at most
+    /// `deliveries_max` deliveries, and retries stalled publications. Returns whether deliveries
+    /// are left; the next turn must then begin immediately and call this again. Stalled
+    /// publications wait for credit and do not require an early turn.
     pub fn sweep(&mut self, deliveries_max: usize, outlet: &mut impl Outlet) -> bool {
         let has_more_to_tell = self.send_join_leaves(outlet);
         let mut left = deliveries_max;
@@ -70,7 +70,7 @@ impl<E: Engine> Hub<E> {
         };
         match self.find(channel) {
             Some(index) => self.fan_out(index, ordered, Some(from), outlet),
-            // The last subscriber has left, but its message has not reached the home yet.
+            // The last subscriber has left, but the home has not processed its unsubscription yet.
             None => outlet.return_credit(from, HubMessageClass::Deliver),
         }
     }

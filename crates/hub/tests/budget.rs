@@ -170,8 +170,8 @@ fn no_budget_is_too_small_to_go_on() {
                 }
                 _ => hub.maintain(),
             }
-            // Streams without publications that are in use are limited only by the number of subscriptions, so they are
-            // added to the limit.
+            // A stream in use is kept even without publications, and only the number of
+            // subscriptions limits how many there are. Their size is therefore added to the limit.
             base = base.max(hub.gauges().streams as usize * 300);
             let bytes = hub.gauges().history_bytes as usize;
             assert!(bytes <= bytes_max + base, "{bytes} of {bytes_max}");
@@ -271,7 +271,8 @@ fn budgets_of_namespaces_are_kept_apart_and_changed_while_running() {
     let of_own = hub.budgets().find(|(name, ..)| *name == Some("own"));
     let (_, bytes, bytes_max) = of_own.expect("it has one");
     assert!(bytes <= bytes_max && bytes > bytes_max / 2, "{bytes}");
-    // After the namespace has lost its budget, its channels share the common one; nothing is evicted because of that.
+    // After the namespace has lost its budget, its channels share the common one. This change alone
+    // evicts nothing.
     let (held, evicted) = (hub.gauges().history_bytes, hub.evicted_total());
     hub.set_history(remembering(), 1 << 20);
     pass(&mut hub);

@@ -270,7 +270,8 @@ fn unstored_publications_keep_their_order_and_wait_only_for_earlier_ones() {
         "5: to 1 at 2",
     ];
     assert_eq!(world.durable(), fed);
-    // When no publication waits, replies to repeated and stale publications do not wait either.
+    // When no publication waits for the log, replies to repeated and outdated publications are
+    // immediate.
     world.publish(6, "b", keyed("k")).expect("room");
     world.publish(7, "old", versioned(5)).expect("room");
     assert_eq!(world.outlet.take(), ["6: to 1 at 2", "7: to 0 at 2"]);
@@ -323,14 +324,15 @@ fn a_removal_is_answered_when_the_log_has_it() {
     let outcome = world.hub.query(from, channel(), query, &mut world.outlet);
     assert_eq!(outcome, RequestOutcome::Pending);
     world.publish(4, "c", None).expect("room");
-    // The batch for which the reply waits removes all publications ordered before the removal, including undelivered
-    // ones.
+    // The reply to the removal waits for this batch. The batch removes all publications ordered
+    // before the removal, including undelivered ones.
     let appends = ["published 2", "below 3", "published 3", "below 2"];
     assert_eq!(world.take(), appends);
     assert_eq!(world.offsets(), []);
     let fed = ["2: to 0 at 2", "3: removed Ok(())", "4: to 0 at 3"];
     assert_eq!(world.durable(), fed);
-    // Publications ordered before the removal are gone, later ones are not. The log will have the same content.
+    // Publications ordered before the removal are gone, and later ones are kept. After the next
+    // batch the log has the same content.
     assert_eq!(world.offsets(), [3]);
     world.publish(5, "d", None).expect("room");
     assert_eq!(world.take(), ["published 4", "below 3"]);
@@ -392,7 +394,8 @@ fn changes_without_waiters_ride_along_with_the_next_batch() {
     }
     assert_eq!(world.take().len(), 6);
     world.durable();
-    // Three publications are stored; the removal of the others is a change for which nothing waits.
+    // Three publications are stored. The removal of the older ones is a change to the log, but
+    // nothing waits for this change.
     assert_eq!(world.take(), [""; 0]);
     assert!(world.hub.has_changes());
     world.publish(6, "a", None).expect("room");
@@ -502,7 +505,7 @@ fn restored_streams_continue_at_their_position() {
     assert_eq!(world.hub.restore(restored.clone()), Ok(false));
     let batch = world.hub.take_batch(true).expect("it was dropped");
     assert!(matches!(batch.records[..], [LogRecord::Dropped { .. }]));
-    // Restored streams count to the budget, which is not exceeded.
+    // Restored streams count against the budget, and the budget is not exceeded.
     let mut world = World::new();
     world.hub.set_history(namespaces(3), 1_000_000);
     let payload = Payload {

@@ -1,5 +1,6 @@
-//! Presence as homes report it, and presence as subscribers see it by joins and leaves, agree with the subscriptions,
-//! whatever the order of events and the number of workers.
+//! Tests that two views of presence agree with the subscriptions: the presence that homes report,
+//! and the presence that subscribers derive from joins and leaves. The order of events and the
+//! number of workers vary.
 
 mod common;
 
@@ -14,13 +15,13 @@ use veche_hub::{
 
 use common::{name, session, subscribe};
 
-/// In `room:1` connections join and leave; in `hall:1` users do, and leave [`DELAY_MS`] after their last connection has
-/// gone.
+/// In `room:1` connections join and leave; in `hall:1` users join and leave, and a user leaves
+/// [`DELAY_MS`] after its last connection has gone.
 const CHANNELS: [&str; 2] = ["room:1", "hall:1"];
 const DELAY_MS: u64 = 30_000;
 
-/// Number of sessions per worker. The first session of each worker observes from the beginning to the end of the test
-/// and is no member.
+/// Number of sessions per worker. The first session of each worker observes during the whole test
+/// and is not a member.
 const SESSIONS: u32 = 7;
 
 fn namespaces() -> Arc<Namespaces> {

@@ -47,8 +47,8 @@ fn subscribe(hub: &mut Hub, index: u32, channel: &str) {
     .expect("there is room");
 }
 
-/// Adds `count` items with `add` and returns the memory per item in bytes, as the worst case while tables double in
-/// size.
+/// Adds `count` items with `add`. Returns the memory per item in bytes at the size at which it is
+/// highest, since tables double their size as they grow.
 fn bytes_each(mut add: impl FnMut(u32)) -> u64 {
     let mut worst = 0;
     let mut total = 0;
@@ -282,7 +282,7 @@ fn counted_history_bytes_match_allocated_bytes() {
         let counted = (hub.gauges().history_bytes - before) as f64;
         counted / allocated as f64
     };
-    // With a power of two as their number, the publications leave no spare capacity.
+    // The number of publications is a power of two, so that the tables have no spare capacity.
     let allocated = measure(|| (0..1 << 13).for_each(|_| publish(&mut hub, "one")));
     let records = share(&hub, 0, allocated.bytes_current);
     println!("counted of the bytes of publications: {records:.2}");

@@ -19,7 +19,8 @@ const WILDCARD: &str = "news:*";
 const HEARD: [&str; 3] = ["news:1", "news:2", "news:3"];
 const UNHEARD: [&str; 3] = ["news:$secret", "news:4#ann", "chat:1"];
 
-/// Credits per lane for publications. For deliveries there is one more, and one is in reserve.
+/// Credits per lane for publications. Deliveries have one credit more, and one credit is kept in
+/// reserve.
 const CREDITS: usize = 2;
 
 /// The worker and the index of a subscriber's session.

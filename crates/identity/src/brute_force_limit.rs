@@ -1,7 +1,8 @@
-//! Limits guessing: counts rejected passwords and keys by address, and makes the address wait.
+//! Limits the guessing of passwords and keys: counts rejected attempts by address, and makes the
+//! address wait.
 //!
-//! Failures are counted, not attempts, so that many people behind one address can log in at once. Failures beyond the
-//! rate are charged too: parallel guesses are paid for later.
+//! Only failures are counted, so that many people behind one address can log in at once. Failures
+//! beyond the rate are counted too: parallel guesses lengthen the wait afterwards.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,9 +13,11 @@ use veche_types::network;
 
 /// Maximum number of tracked addresses. While the table is full, further addresses are not tracked.
 const ADDRESSES_MAX: usize = 1 << 16;
-/// The table is purged when it has at least this size and has doubled since the last purge, or is full.
+/// The table is purged when it is full, or when it has at least this size and has doubled since the
+/// last purge.
 const PURGE_FROM: usize = 256;
-/// The minimum interval between purges of a full table, during which workers wait, in milliseconds.
+/// The minimum interval between purges of a full table, in milliseconds. A purge blocks the
+/// workers.
 const FULL_MS: u64 = 1_000;
 
 /// Delays by address. Times are in monotonic milliseconds.
@@ -34,7 +37,8 @@ struct FailureTable {
 }
 
 impl BruteForceLimit {
-    /// Creates an empty table. Failures up to the rate cause no delay; without a rate none do.
+    /// Creates an empty table. Failures up to the rate cause no delay. Without a rate, there are no
+    /// delays.
     pub fn new(rate: Option<Rate>) -> Self {
         Self {
             rate,
@@ -50,7 +54,7 @@ impl BruteForceLimit {
         meter.map_or(0, |meter| meter.wait_ms(&rate, 1, now_ms))
     }
 
-    /// Records a rejected or uncertain attempt of an address.
+    /// Records an attempt from an address that was rejected or whose outcome is uncertain.
     pub fn record_failure(&self, address: IpAddr, now_ms: u64) {
         let Some(rate) = self.rate else { return };
         let mut table = self.table.lock();
@@ -118,7 +122,7 @@ mod tests {
     #[test]
     fn a_full_table_has_room_again() {
         let limit = BruteForceLimit::new(Some(Rate::new(1, 60_000)));
-        // All addresses arrive before an entry can expire.
+        // The table fills up before any entry can expire.
         for number in 0..ADDRESSES_MAX as u32 + 10 {
             limit.record_failure(IpAddr::V4(number.into()), 0);
         }

@@ -28,7 +28,7 @@ use super::revoked_sessions::RevokedSessions;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity::hook";
 
-/// The longest response in bytes.
+/// Maximum size of a response in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// One hook URL with its cache, queue and breaker.
@@ -96,7 +96,8 @@ impl HookBackend {
         self.state.lock().gate.is_open()
     }
 
-    /// Returns a cached result; otherwise whether a request has to be sent.
+    /// Registers a client for a result. Returns whether the caller must send a request; the error
+    /// is a result that is available without one.
     fn look_up(
         &self,
         digest: AnswerDigest,
@@ -209,7 +210,7 @@ impl HookBackend {
     }
 }
 
-/// The result of a request that is not sent.
+/// The result if the hook must not be called.
 const NO_ANSWER: IdentityResult = IdentityResult::Failed(AuthError::HookUnavailable);
 
 impl IdentityBackend for HookBackend {

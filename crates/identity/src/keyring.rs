@@ -1,8 +1,8 @@
 //! The keys of `[jwt]`: read from a file, or published by the issuer and refreshed periodically.
 //!
-//! The last keys stay in use until others have been read: while an issuer is unreachable, tokens with known keys are
-//! accepted. A token with an unknown key triggers a refresh, but at most every [`ASK_EVERY`], so a flood of invented
-//! keys causes no flood of requests.
+//! Keys stay in use until new ones have been read, so tokens with known keys are accepted while an
+//! issuer is unreachable. A token with an unknown key triggers a refresh, but at most one per
+//! [`ASK_EVERY`], so a flood of invented keys causes no flood of requests.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -27,19 +27,21 @@ const TARGET: &str = "veche::identity::keyring";
 /// The minimum interval of refreshes caused by unknown keys.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
-/// The delay after a failed refresh; it doubles with each further one, up to the usual interval.
+/// The delay after a failed refresh. It doubles with each further failure, up to the regular
+/// refresh interval.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// The most doublings of the delay.
+/// Maximum number of times that the delay doubles.
 const RETRY_DOUBLINGS_MAX: u32 = 6;
 
 /// The timeout of a request to the issuer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest key set in bytes.
+/// Maximum size of a key set in bytes.
 const SET_BYTES_MAX: u64 = 256 << 10;
 
-/// The most handshakes that wait for a refresh; others are checked with the existing keys.
+/// Maximum number of handshakes that wait for a refresh. Further handshakes are checked with the
+/// existing keys.
 const WAITING_MAX: usize = 4096;
 
 /// The keys of one issuer.
@@ -205,7 +207,8 @@ impl KeyProvider for Keyring {
         }
         fetching.waiting.push((id, Arc::clone(sink)));
         if !std::mem::replace(&mut fetching.is_under_way, true) {
-            // The first refresh is due anyway, so it does not count as one that an unknown key caused.
+            // If `due` is unset, a refresh is due anyway, so it is not recorded as caused by an
+            // unknown key.
             if fetching.due.is_some() {
                 fetching.asked = Some(now);
             }

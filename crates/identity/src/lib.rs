@@ -1,13 +1,14 @@
-//! The identity of clients as far as it is determined elsewhere: token keys of issuers, identity hooks of back ends,
-//! and passwords checked by PAM.
+//! The external sources of client identity: token keys of issuers, identity hooks of back ends, and
+//! passwords checked by PAM.
 //!
-//! Shared by all workers. Requests never block a worker; results are delivered to its
-//! [`CompletionSink`](veche_frontends::identity::CompletionSink) from a thread of the outbound crate or of the helper pool. State (keys,
-//! answers, breakers) survives a reload while its configuration is unchanged. PAM's answers do not, since its rules may
-//! have changed.
+//! All workers share these sources. Requests never block a worker; results are delivered to its
+//! [`CompletionSink`](veche_frontends::identity::CompletionSink) from a thread of the outbound
+//! crate or of the helper pool. State (keys, answers, breakers) survives a reload while its
+//! configuration is unchanged. PAM's answers do not survive a reload, since PAM's rules may have
+//! changed.
 //!
-//! The crate knows keys, logins, requests to an identity hook and the caching of their answers. It does not know
-//! clients' requests, which are in the front ends, or workers.
+//! The crate handles keys, logins, requests to identity hooks, and the caching of their answers. It
+//! does not depend on workers or on the requests of clients, which the front ends handle.
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +46,7 @@ use revoked_sessions::RevokedSessions;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::identity";
 
-/// The interval of checks for due keys.
+/// The interval between checks for keys that must be refreshed.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// All identity providers of the process.
@@ -60,7 +61,7 @@ pub struct IdentityProviders {
 #[derive(Debug, Default)]
 struct ProviderState {
     tokens: Option<TokenAuth>,
-    /// The keys of connection tokens, and those of subscription tokens if they are separate.
+    /// The keys of connection tokens; then the keys of subscription tokens, if they are separate.
     keyrings: [Option<Arc<Keyring>>; 2],
     /// The identity hooks by URL.
     hooks: HashMap<SecretUrl, Arc<HookBackend>>,
@@ -87,11 +88,11 @@ impl IdentityProviders {
         self.reload(config, keys);
     }
 
-    /// Reads the keys of a new configuration, of connection tokens and of subscription tokens; `None` for those without
-    /// keys to read.
+    /// Reads the keys for connection tokens and for subscription tokens from a new configuration;
+    /// `None` where there are no keys to read.
     ///
     /// # Errors
-    /// The keys can't be read, as an actionable line.
+    /// The keys can't be read. The message tells the administrator what to do.
     pub fn read(&self, config: &Config) -> Result<[Option<Keys>; 2], String> {
         let [connections, subscriptions] = sections_of(config).map(|jwt| match jwt {
             Some(jwt) => jwt.read(),
@@ -165,7 +166,8 @@ impl IdentityProviders {
         kept.pam = Some(pam);
     }
 
-    /// Refreshes keys that are due; returns when to check again, if ever.
+    /// Refreshes the published key sets that are due. Returns the time of the next check; `None` if
+    /// no issuer publishes keys.
     pub fn fetch_due_keys(&self) -> Option<Instant> {
         let keyrings = self.kept.lock().keyrings.clone();
         let published = keyrings.iter().flatten();
@@ -221,7 +223,7 @@ impl IdentityProviders {
         &self.figures
     }
 
-    /// Returns the number of keys in use, and of suspended back ends.
+    /// Returns the number of keys in use and the number of suspended back ends.
     pub fn state(&self) -> (usize, usize) {
         let kept = self.kept.lock();
         let keyrings = kept.keyrings.iter().flatten();

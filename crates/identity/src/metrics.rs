@@ -15,7 +15,7 @@ pub enum LookupOutcome {
     Cached,
     /// The request was merged with an identical one.
     Joined,
-    /// Requests are suspended after failures.
+    /// Requests were suspended because of failures.
     Paused,
     /// Too many requests were waiting.
     Crowded,

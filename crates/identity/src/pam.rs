@@ -1,7 +1,7 @@
 //! Passwords checked by PAM. Each service caches its answers briefly; all share the helpers and the brute-force limit.
 //!
-//! A worker submits a password and continues. A thread of the [`pool`] has its [helper](veche_pam::client) check it and
-//! delivers the result to the worker.
+//! A worker submits a password and continues. A thread of the [`pool`] passes the password to its
+//! [helper](veche_pam::client) and delivers the result to the worker.
 
 mod per_address_quota;
 mod pool;
@@ -39,8 +39,8 @@ const TARGET: &str = "veche::identity::pam";
 /// The maximum number of cached answers; each is kept for a few seconds.
 const CACHE_ENTRIES_MAX: usize = 10_000;
 
-/// The most passwords remembered as wrong: an open page that resends its password is not guessing, and would otherwise
-/// lock out its whole address.
+/// Maximum number of passwords remembered as wrong. They don't count as failures again: an open
+/// page that resends a wrong password is not guessing, and must not lock out its whole address.
 const REFUSED_MAX: usize = 1_000;
 const REFUSED_MS: u64 = 60_000;
 
@@ -77,12 +77,12 @@ impl PamContext {
     }
 }
 
-/// A PAM service that checks passwords of routes.
+/// One PAM service, which checks the passwords of the routes that use it.
 #[derive(Debug)]
 pub(super) struct PasswordService {
     service: PamService,
     pam: Arc<PamContext>,
-    /// The key of the digests; it has no other use.
+    /// The key of the digests, used for nothing else.
     key: Zeroizing<[u8; 32]>,
     state: Mutex<PamState>,
     /// A reference to this value, for completions on other threads.
@@ -121,8 +121,8 @@ impl PasswordService {
         })
     }
 
-    /// Returns the cache key. The lengths of all parts are included, so that different credentials never give the same
-    /// input, and so is the client's address, which PAM's rules may use.
+    /// Returns the cache key. It covers the lengths of all parts, so that different credentials
+    /// never give the same input, and the client's address, because PAM's rules may depend on it.
     fn digest(&self, credentials: &Credentials, client: &str) -> AnswerDigest {
         let mut digest =
             Hmac::<Sha256>::new_from_slice(&*self.key).expect("HMAC accepts keys of any length");
@@ -134,7 +134,8 @@ impl PasswordService {
         digest.finalize().into_bytes().into()
     }
 
-    /// Returns a cached result; otherwise whether a check has to be submitted.
+    /// Registers a client for a result. Returns whether the caller must submit a check; the error
+    /// is a result that is available without one.
     fn look_up(
         &self,
         digest: AnswerDigest,
@@ -178,7 +179,7 @@ impl PasswordService {
         })
     }
 
-    /// Converts an outcome for the client and the log.
+    /// Converts a check's outcome into a result for the client, and logs failures.
     fn read(
         &self,
         outcome: Result<PamReply, CheckError>,
@@ -316,9 +317,10 @@ fn user_answer(user: String) -> VerifiedUser {
     }
 }
 
-/// Returns whether an outcome counts as a wrong password: every check that a helper received, except successful ones
-/// and those that PAM itself could not decide. If unanswered checks were free, a client could guess without limit by
-/// not waiting for the modules' delay.
+/// Returns whether an outcome counts as a wrong password: every check that a helper received,
+/// except those that succeeded and those that PAM could not decide. Unanswered checks count too,
+/// because otherwise a client could guess without limit and skip the delay that PAM modules impose
+/// after a wrong password.
 fn counts_as_failure(outcome: &Result<PamReply, CheckError>) -> bool {
     match outcome {
         Ok(PamReply::Refused(_)) | Err(CheckError::Unanswered | CheckError::Gone) => true,

@@ -1,5 +1,5 @@
-//! Deduplicates lookups: results are cached, identical lookups are merged, and waiting clients are counted. Independent
-//! of the provider.
+//! Deduplicates lookups: caches results, merges identical lookups, and counts the waiting clients.
+//! Does not depend on the kind of provider.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) enum NotAsked<E> {
     Known(IdentityResult),
     /// Too many clients are waiting.
     Crowded,
-    /// The provider must not be asked now.
+    /// The provider must not be called now.
     Barred(E),
 }
 
@@ -31,7 +31,8 @@ pub(super) enum NotAsked<E> {
 #[derive(Debug)]
 pub(super) struct PendingLookups {
     cache: AnswerCache,
-    /// The sessions that the back end has ended: results requested before a session's end don't admit it.
+    /// The sessions that the back end has ended. A result that was requested before a session was
+    /// ended does not admit that session.
     ended: Arc<RevokedSessions>,
     /// The clients that wait for each result, and the number of ended sessions when it was requested.
     asking: HashMap<AnswerDigest, (u64, Vec<WaitingClient>)>,
@@ -55,7 +56,8 @@ impl PendingLookups {
     /// Adds a waiting client; returns `true` if a new lookup has to be made.
     ///
     /// # Errors
-    /// The client does not wait, for the given reason. `may_wait` receives whether the lookup would be a new one.
+    /// The client does not wait, for the given reason. The argument of `may_wait` is whether a new
+    /// lookup is needed.
     pub(super) fn look_up<E>(
         &mut self,
         digest: AnswerDigest,
@@ -93,8 +95,8 @@ impl PendingLookups {
         self.cache.insert(digest, identity_result, until_ms);
     }
 
-    /// Removes and returns the clients that wait for a result, and adds to the result how many sessions had ended when
-    /// it was requested.
+    /// Removes and returns the clients that wait for a result. The result gets the number of
+    /// sessions that had been ended when it was requested.
     pub(super) fn answered(
         &mut self,
         digest: &AnswerDigest,

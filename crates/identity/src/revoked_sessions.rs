@@ -1,16 +1,16 @@
-//! Records the sessions and subscriptions ended by the back end, in order: earlier lookups and decisions no longer
-//! admit them.
+//! Records, in order, the sessions and subscriptions that the back end has ended. Lookups and
+//! decisions made before the end no longer admit them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// The most users recorded. Once some have been evicted, every user counts as ended at the time of the last evicted
-/// one.
+/// Maximum number of users recorded. Once a user has been evicted, every user counts as ended at
+/// the time of the latest evicted entry.
 const USERS_MAX: usize = 16_384;
 
-/// The most subscriptions, and connections, recorded.
+/// Maximum number of subscriptions and of connections recorded.
 const SUBSCRIPTIONS_MAX: usize = 65_536;
 const CLIENTS_MAX: usize = 16_384;
 
@@ -45,7 +45,7 @@ struct RecentRevocations {
     last: u64,
     /// Connections excluded from the last ending.
     except: Box<[Box<str>]>,
-    /// The number of the previous ending, which is taken to include all connections.
+    /// The number of the previous ending, which is assumed to have affected all connections.
     before: u64,
 }
 
@@ -86,8 +86,8 @@ impl RevokedSessions {
         self.count.store(number, Ordering::Release);
     }
 
-    /// Returns whether a user, or the connection with this id, was ended since `count`. True if that is too long ago to
-    /// be known.
+    /// Returns whether a user, or the connection with this id, was ended since `count`. Also true
+    /// if `count` is too old to decide.
     pub fn has_since(&self, user: &str, count: u64, client: &str) -> bool {
         if self.count() <= count {
             return false;
@@ -101,8 +101,8 @@ impl RevokedSessions {
                     .has_since(&joined_key(&[client, user]), count, "")
     }
 
-    /// Returns whether a user's subscription to a channel was ended since `count`, for all connections or for the one
-    /// with the id `client`. True if `count` is too long ago to be known.
+    /// Returns whether a user's subscription to a channel was ended since `count`, for all
+    /// connections or for the one with the id `client`. Also true if `count` is too old to decide.
     pub fn has_subscription_since(
         &self,
         user: &str,
@@ -119,7 +119,7 @@ impl RevokedSessions {
     }
 }
 
-/// Joins names with a character that none contains.
+/// Joins names with a character that no name contains.
 fn joined_key(names: &[&str]) -> String {
     names.join("\0")
 }
@@ -178,7 +178,7 @@ mod tests {
         ended.add("ann", &["c1".into()]);
         assert!(!ended.has_since("ann", before, "c1"));
         assert!(ended.has_since("ann", before, "c2") && ended.has_since("ann", before, ""));
-        // The previous ending includes all connections.
+        // The previous ending counts for all connections.
         let between = ended.count();
         ended.add("ann", &["c1".into()]);
         assert!(ended.has_since("ann", before, "c1") && !ended.has_since("ann", between, "c1"));

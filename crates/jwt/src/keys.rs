@@ -13,11 +13,12 @@ use ring::{hmac, signature};
 use crate::Algorithm;
 use crate::algorithm::Digest;
 
-/// Minimum recommended length of a shared secret in bytes. Shorter ones are reported: HS256 requires the length of its
-/// digest (RFC 7518 section 3.2).
+/// Minimum recommended length of a shared secret in bytes. A shorter secret causes a warning or is
+/// refused: HS256 requires at least the length of its digest (RFC 7518 section 3.2).
 pub const SECRET_BYTES_MIN: usize = 32;
 
-/// Maximum number of keys in a set: a token without `kid` is tried with each key of its kind.
+/// Maximum number of keys in a set. Limits the work for a token without `kid`, which is tried with
+/// each key of its kind.
 pub const KEYS_MAX: usize = 32;
 
 /// Length of an RSA modulus in bytes: 2048 to 8192 bits.
@@ -35,7 +36,7 @@ pub enum KeyError {
     /// The secret is empty.
     #[error("the secret is empty")]
     EmptySecret,
-    /// A public key in place of a secret: anyone could sign with it.
+    /// The secret is a public key: anyone could sign with it.
     #[error("this is a PEM key, not a shared secret")]
     PemAsSecret,
     /// The file has no "PUBLIC KEY" block.
@@ -43,7 +44,7 @@ pub enum KeyError {
         "no \"-----BEGIN PUBLIC KEY-----\" found: create the public key with `openssl pkey -in PRIVATE.pem -pubout`"
     )]
     NoPem,
-    /// A private key where the public key is sufficient.
+    /// The file contains a private key, although the public key is sufficient.
     #[error("this is a private key; extract the public key with `openssl pkey -in FILE -pubout`")]
     Private,
     /// A malformed block; blocks are numbered from 1.
@@ -57,7 +58,7 @@ pub enum KeyError {
     /// The input is not JSON, or not a key set (RFC 7517 section 5).
     #[error("not a JSON Web Key Set")]
     NotASet,
-    /// A set without a usable key.
+    /// The set has no usable key.
     #[error("the JSON Web Key Set has no usable key for RS, ES or EdDSA algorithms")]
     NothingUsable,
     /// More than [`KEYS_MAX`] keys.
@@ -79,7 +80,8 @@ pub struct Keys {
 pub struct Key {
     id: Option<String>,
     material: Material,
-    /// The only algorithm that the issuer permits for this key; `None`: each algorithm of its kind.
+    /// The only algorithm that the issuer permits for this key; `None` permits each algorithm of
+    /// the key's kind.
     algorithm: Option<Algorithm>,
     /// Expiry in seconds since 1970.
     until_s: Option<u64>,
@@ -177,7 +179,8 @@ impl Keys {
         Self::own(pem::read(text)?)
     }
 
-    /// Parses a JSON Web Key Set (RFC 7517). Unusable keys are skipped: for encryption, of other types, secrets.
+    /// Parses a JSON Web Key Set (RFC 7517). Unusable keys are skipped: encryption keys, keys of
+    /// other types, and secrets.
     ///
     /// # Errors
     /// The set is malformed or has no usable key.

@@ -1,7 +1,7 @@
 //! Verification of a token: format, signature, validity period, issuer, audience and user.
 //!
-//! The signature is checked before any claim is used; of an unverified token only `alg` and `kid` are read, and both
-//! are only compared.
+//! The signature is checked before any claim is used. Before that, only the header is read, and its
+//! `alg` and `kid` are only compared.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -21,7 +21,8 @@ pub const TOKEN_ID_BYTES_MAX: usize = 255;
 pub struct ClaimRules {
     /// Accepted values of `iss`; empty: any.
     pub issuers: Vec<String>,
-    /// Accepted values of `aud`, one of which has to match; empty: any (RFC 7519 section 4.1.3).
+    /// Accepted values of `aud`; the token must contain at least one of them. If the list is empty,
+    /// any `aud` is accepted (RFC 7519 section 4.1.3).
     pub audiences: Vec<String>,
     /// Whether `exp` is required.
     pub needs_expiry: bool,
@@ -46,7 +47,7 @@ impl Default for ClaimRules {
 /// Claims of a valid token with a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// The user; not empty, otherwise unchecked.
+    /// The user, which is not empty. Nothing else about the value is checked.
     pub user: String,
     /// Expiry in seconds since 1970, including the leeway; `None`: never.
     pub expires_s: Option<u64>,
@@ -59,17 +60,17 @@ pub struct VerifiedClaims {
     pub user: Option<String>,
     /// Expiry in seconds since 1970, including the leeway; `None`: never.
     pub expires_s: Option<u64>,
-    /// All claims, otherwise unchecked.
+    /// All claims. Claims that have no field of their own are not checked.
     pub all: Map<String, Value>,
 }
 
-/// Why a token is invalid. The texts contain nothing of the token.
+/// Why a token is invalid. The error texts contain no part of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum TokenError {
     /// The input is not a token, or too long.
     #[error("malformed")]
     Malformed,
-    /// No key is for the token's algorithm, which may be `none`.
+    /// No key accepts the token's algorithm, which may be `none`.
     #[error("algorithm not allowed")]
     Algorithm,
     /// No key has the token's `kid`. The issuer may have newer keys.
@@ -87,7 +88,7 @@ pub enum TokenError {
     /// The required `exp` is missing.
     #[error("no expiry")]
     NoExpiry,
-    /// A wrong or missing issuer.
+    /// The `iss` claim is missing or not accepted.
     #[error("wrong issuer")]
     Issuer,
     /// The `aud` claim does not match.
@@ -96,7 +97,7 @@ pub enum TokenError {
     /// The user claim is missing, or neither a string nor a whole number.
     #[error("no user (sub)")]
     NoUser,
-    /// A claim has a wrong type or is unsupported: names the claim and what is expected.
+    /// A claim has a wrong type or is unsupported. The text names the claim and the expected type.
     #[error("{0}")]
     Claim(&'static str),
 }
@@ -124,7 +125,8 @@ impl TokenError {
     }
 }
 
-/// The relevant members of a token's header (RFC 7515 section 4.1); duplicates make it malformed.
+/// The relevant members of a token's header (RFC 7515 section 4.1). A duplicate member makes the
+/// header malformed.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -185,7 +187,7 @@ pub(crate) fn payload(token: &str, keys: &Keys, now_s: u64) -> Result<Vec<u8>, T
     let header: Header =
         serde_json::from_slice(&decode(header)?).map_err(|_| TokenError::Malformed)?;
     if header.crit.is_some() {
-        // A critical extension that is not supported (RFC 7515 section 4.1.11).
+        // The token requires an extension, and none is supported (RFC 7515 section 4.1.11).
         return Err(TokenError::Malformed);
     }
     let algorithm = Algorithm::named(&header.alg).ok_or(TokenError::Algorithm)?;
@@ -232,7 +234,7 @@ fn check_claims(
     if claims.get("iat").is_some_and(|at| date(at).is_none()) {
         return Err(TokenError::Claim("iat has to be a number"));
     }
-    // Revocation needs a usable id, so a token with an invalid one is refused.
+    // The back end revokes tokens by `jti`, so a token with an invalid `jti` is refused.
     if claims.get("jti").is_some_and(|id| !is_id(id)) {
         return Err(TokenError::Claim(
             "jti has to be a string of 1 to 255 bytes",
@@ -257,11 +259,12 @@ fn check_claims(
     Ok((user, expires_s))
 }
 
-/// Parses a NumericDate (RFC 7519 section 2): seconds since 1970; fractions are dropped, and earlier times are 0.
+/// Parses a NumericDate (RFC 7519 section 2), in seconds since 1970. Fractions are dropped, and
+/// times before 1970 become 0.
 fn date(value: &Value) -> Option<u64> {
     match value.as_u64() {
         Some(seconds) => Some(seconds),
-        // The cast saturates, so dates beyond `u64` remain valid.
+        // The cast saturates, so a date too large for `u64` is still valid.
         None => value.as_f64().map(|seconds| seconds as u64),
     }
 }

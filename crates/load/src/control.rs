@@ -11,7 +11,7 @@ use crate::tally::Tally;
 #[derive(Debug)]
 pub(crate) struct Control {
     start_ns: AtomicU64,
-    /// The number of requests to end the run so far, at most two.
+    /// How often the end of the run was requested, at most twice.
     stops: AtomicU8,
     held: AtomicBool,
     threads: Vec<ThreadProgress>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Matches any text, at most once.
+/// The wildcard, which matches any text. A pattern contains at most one.
 const ANY: char = '*';
 
 /// A heartbeat message with its answer.
@@ -17,10 +17,11 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Creates a heartbeat received as `received` and answered with `answer`.
+    /// Creates a heartbeat: messages that match `received` are answered with `answer`.
     ///
     /// # Errors
-    /// `received` consists of `*` only, or has more than one `*`, or only the answer has one.
+    /// `received` has no text besides `*`, either text has more than one `*`, or only `answer` has
+    /// one.
     pub fn new(received: &str, answer: &str) -> Result<Self, &'static str> {
         if received.trim_matches(ANY).is_empty() {
             return Err("expected the text to answer");

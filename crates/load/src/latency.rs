@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::clock::SECOND;
 use crate::report::model::{Bucket, Distribution, Interval, Latency, Point};
 
-/// The smallest time that is distinguished, in nanoseconds.
+/// The shortest recorded time in nanoseconds; shorter times count as this.
 const NS_MIN: u64 = 100;
 /// The longest time, one hour in nanoseconds; longer times count as one hour.
 const NS_MAX: u64 = 3600 * SECOND;
-/// Maximum number of timeline steps; beyond it steps are merged.
+/// Maximum number of timeline steps. When it is exceeded, steps are merged.
 const INTERVALS_MAX: usize = 600;
 
 /// A histogram of nanoseconds with three significant digits.
@@ -86,7 +86,7 @@ impl Times {
         })
     }
 
-    /// Returns the distribution in logarithmic steps of a tenth of an octave.
+    /// Returns the distribution in logarithmic steps: each bound is the previous one times 2^0.1.
     pub(crate) fn buckets(&self) -> Vec<Bucket> {
         self.0
             .iter_log(NS_MIN, 2f64.powf(0.1))
@@ -99,7 +99,7 @@ impl Times {
     }
 }
 
-/// Percentiles per halving of the distance to 100 %.
+/// Number of percentiles reported each time the distance to 100 % halves.
 const TICKS_PER_HALVING: u32 = 5;
 
 fn us(ns: u64) -> f64 {
@@ -121,13 +121,13 @@ struct Step {
     times: Option<Coarse>,
 }
 
-/// A histogram with two significant digits, which suffice for a chart.
+/// A histogram with two significant digits, which is precise enough for a chart.
 #[derive(Clone, Debug)]
 struct Coarse(Histogram<u64>);
 
 impl Recorder {
-    /// Records an answer that arrived `at_ns` nanoseconds after the beginning of the measurement. It is recorded only in the
-    /// timeline, not in `times`.
+    /// Records an answer in the timeline only, not in `times`. It arrived `at_ns` nanoseconds after
+    /// the beginning of the measurement.
     #[inline]
     pub(crate) fn came(&mut self, at_ns: u64, latency_ns: u64) {
         let step = self.step(at_ns);
@@ -190,7 +190,8 @@ impl Recorder {
         }
     }
 
-    /// Returns the 99th percentile of the timeline step before the one that contains `at_ns`; 0 without such a step.
+    /// Returns the 99th percentile of the timeline step before the one that contains `at_ns`; 0 if
+    /// there is none.
     pub(crate) fn recent_p99_ns(&self, at_ns: u64) -> u64 {
         let index = (at_ns / self.step_ns.max(SECOND)) as usize;
         let step = index.checked_sub(1).and_then(|index| self.steps.get(index));

@@ -3,8 +3,9 @@
 //! A message contains its publisher, its number and a checksum. A receiver tracks for each publisher the next expected number
 //! and the gaps before it. At the end, the publishers' logs determine which messages should have been received.
 //!
-//! With recovery, publications sent while receivers were disconnected are expected, unless the server reported them as
-//! lost. Unacknowledged publications have an unknown outcome: they are not counted, except duplicates.
+//! With recovery, receivers are also expected to get the publications sent while they were
+//! disconnected, unless the server reported them as lost. The outcome of unacknowledged
+//! publications is unknown, so only their duplicates are counted.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::model;
 
-/// Marks the start of a numbered message within the server's envelope.
+/// Marks the start of a message's tag, which the server may wrap in its own envelope.
 const MARK: &[u8] = b"vb:";
-/// The minimum length of a message in bytes: mark, run, publisher, number, time and checksum, in hexadecimal except the mark,
-/// each followed by a colon.
+/// The minimum length of a message in bytes. It consists of mark, run, publisher, number, time and
+/// checksum, each followed by a colon. All except the mark are hexadecimal.
 pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 9 + 17 + 9;
 
 /// The tag of a message.
@@ -40,7 +41,8 @@ impl MessageTag {
         hex(out, self.at_ns, 16);
         let head = out.len();
         hex(out, 0, 8);
-        // The padding consists of letters only, which JSON does not escape. The last letter marks the end.
+        // The padding consists of letters, which JSON does not escape, and ends with a full stop,
+        // so that truncation is detected.
         let length = bytes.max(NOTE_BYTES_MIN + 1);
         let mut letter = self.number as u8;
         while out.len() - start < length - 1 {
@@ -86,7 +88,8 @@ impl MessageTag {
     }
 }
 
-/// Returns whether the data has the colons of a tag, with at most one missing. It is then a tag whose mark is damaged.
+/// Returns whether the data has at least all but one of the colons of a tag, which shows that it
+/// contains a tag with a damaged mark.
 fn is_well_formed(data: &[u8]) -> bool {
     const COLONS: [usize; 6] = [2, 11, 20, 29, 46, 55];
     let are_there = |window: &[u8]| COLONS.iter().filter(|at| window[**at] == b':').count();
@@ -191,10 +194,10 @@ impl DeliveryTracker {
 /// A period in which a receiver was disconnected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AbsencePeriod {
-    /// By publisher, the number of the next message when the period began: the first that may be missed. 0 if the
-    /// publisher is absent.
+    /// The number of the next message of each publisher when the period began: the first message
+    /// that may be missed. It is 0 for a publisher without an entry.
     next: BTreeMap<u32, u32>,
-    /// The time from which all messages are expected again; `None` if the receiver did not return.
+    /// The time after which all messages are expected again; `None` if the receiver did not return.
     pub(crate) until_ns: Option<u64>,
 }
 
@@ -232,7 +235,7 @@ impl ClientLedger {
         self.foreign += 1;
     }
 
-    /// Begins an absence. If the receiver has not returned from the previous absence, that one continues.
+    /// Begins an absence. Has no effect if the receiver has not returned from the previous one.
     pub(crate) fn begin_absence(&mut self) {
         if self.is_away() {
             return;
@@ -255,15 +258,15 @@ impl ClientLedger {
         }
     }
 
-    /// Ends an absence by complete recovery: all missed messages are still expected.
+    /// Ends an absence after a complete recovery. All missed messages are still expected.
     pub(crate) fn recover(&mut self) {
         if self.is_away() {
             self.aways.pop();
         }
     }
 
-    /// Ends an absence for which the server reported that its history is lost: the messages missed until `at_ns` are not
-    /// expected.
+    /// Ends an absence after which the server reported an incomplete recovery. The messages missed
+    /// until `at_ns` are not expected.
     pub(crate) fn exclude_until(&mut self, at_ns: u64) {
         // The absence may have ended already, because another channel of the receiver was recovered.
         self.begin_absence();
@@ -282,12 +285,12 @@ impl ClientLedger {
 pub(crate) struct SentMessage {
     /// Send times by number.
     pub(crate) at_ns: Vec<u64>,
-    /// Ascending numbers of messages with an unknown outcome: unacknowledged or refused.
+    /// Numbers of messages with an unknown outcome (unacknowledged or refused), in ascending order.
     pub(crate) unsure: Vec<u32>,
 }
 
 impl SentMessage {
-    /// Returns how many messages of a range of numbers were certainly published.
+    /// Returns how many messages in a range of numbers were certainly published.
     fn sure(&self, from: u32, until: u32) -> u64 {
         let below = |number: u32| self.unsure.partition_point(|unsure| *unsure < number);
         let unsure = below(until.max(from)) - below(from);
@@ -357,7 +360,7 @@ impl DeliveryLedger {
             for publisher in &publishers {
                 self.reconcile_stream(page, *publisher, &mut line);
             }
-            // A corrupted message is also missing, but it is already counted as corrupted.
+            // A corrupted message is missing as well, but counts only as corrupted, not as lost.
             let corrupted = page.corrupted.min(line.missing);
             let lost = line.missing - corrupted;
             ledger.expected += line.expected;
@@ -408,7 +411,7 @@ impl DeliveryLedger {
         let Some(sent) = sent else {
             return;
         };
-        // With recovery, messages for a receiver that has not returned are expected as well.
+        // With recovery, a receiver that has not returned is also expected to get all messages.
         let owes_the_absent = self.returns.is_some();
         let nothing = DeliveryTracker::default();
         let stream = page.streams.get(&publisher).unwrap_or(&nothing);
@@ -448,7 +451,7 @@ impl DeliveryLedger {
                 stream.duplicated, stream.reordered
             ));
         }
-        // Absences may overlap where connections failed repeatedly.
+        // Absences may overlap if connections fail repeatedly, so their sum is limited.
         let away = away.min(missing);
         line.delivered += expected - missing;
         line.away += away;
@@ -468,7 +471,7 @@ struct LedgerLine {
     first: Option<String>,
 }
 
-/// Serialises maps with keys other than strings as lists.
+/// Serialises maps as lists of entries, since JSON allows only strings as keys.
 mod entries {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -638,7 +641,8 @@ mod tests {
             (5..10).for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 0, 2));
-        // The messages until 50 are reported as lost; message 6 was sent later and is lost all the same.
+        // The messages until 50 are reported as lost. Message 6 was sent later, so it counts as
+        // lost.
         let ledger = settle_with(&[], &[], returns(), |own| {
             *own = away();
             own.exclude_until(50);
@@ -647,7 +651,7 @@ mod tests {
                 .for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (7, 2, 1));
-        // One channel is recovered, another is not.
+        // The receiver recovers one channel completely, but not the other.
         let ledger = settle_with(&[], &[], returns(), |own| {
             *own = away();
             own.recover();
@@ -655,7 +659,7 @@ mod tests {
             (5..10).for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 2, 0));
-        // The receiver never returned and has no report.
+        // The receiver never returned, so the server has reported no loss.
         let ledger = settle_with(&[], &[], returns(), |own| *own = away());
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (3, 0, 7));
     }
@@ -669,7 +673,8 @@ mod tests {
             (&all[..], 7, 0, 0, 3),
             (&[0, 1, 2, 5, 6, 8, 9], 7, 0, 0, 0),
             (&[0, 1, 2, 4, 5, 6, 8, 9], 7, 0, 0, 1),
-            // Missing acknowledged messages still count as lost, and second copies as duplicated.
+            // Missing acknowledged messages count as lost, and second copies of any message as
+            // duplicated.
             (&[0, 1, 6, 8, 9], 5, 2, 0, 0),
             (&[0, 1, 2, 3, 3, 5, 6, 8, 9], 7, 0, 1, 1),
         ] {

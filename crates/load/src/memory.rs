@@ -1,5 +1,5 @@
-//! Checks before a run whether its messages fit into memory: a machine out of memory kills processes, possibly the
-//! server under test first.
+//! Checks before a run whether its messages fit into memory. When memory runs out, the kernel kills
+//! processes, and possibly the server under test first.
 
 use std::fs;
 
@@ -11,8 +11,8 @@ use crate::report::units::{bytes, count};
 /// The memory for messages of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageMemory {
-    /// Bytes over all processes of the tester and both directions, queued and received. An upper estimate without
-    /// connections and frame headers.
+    /// Bytes of the messages queued and received by all processes of the tester, in both
+    /// directions. An upper bound that excludes connections and frame headers.
     pub bytes: u64,
     /// A description of how `bytes` was computed.
     pub words: String,

@@ -20,14 +20,16 @@ pub struct PayloadPlan {
 /// The kind of content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PayloadContent {
-    /// Generated messages of this length in bytes; from 16 on they contain client and message number.
+    /// Generated messages of this length in bytes. With at least 16 bytes, they contain the numbers
+    /// of the client and the message.
     Size(usize),
     /// The same message every time.
     Fixed(Vec<u8>),
 }
 
 impl PayloadPlan {
-    /// Returns whether messages contain client and number, so that answers can be matched in any order.
+    /// Returns whether messages contain the numbers of the client and the message, so that answers
+    /// can be matched in any order.
     #[must_use]
     pub fn is_stamped(&self) -> bool {
         matches!(self.content, PayloadContent::Size(size) if size >= STAMP_BYTES)
@@ -94,13 +96,13 @@ impl TestPayload {
         &self.bytes
     }
 
-    /// Returns whether messages contain client and number.
+    /// Returns whether messages contain the numbers of the client and the message.
     pub(crate) fn is_stamped(&self) -> bool {
         self.is_stamped
     }
 
-    /// Classifies a message to client `client_index` by its stamp; `None` if messages have none. The answer to number `due` is
-    /// expected.
+    /// Classifies a message to client `client_index` by its stamp; `None` if messages have no
+    /// stamps. `due` is the number of the expected answer.
     pub(crate) fn recognize(
         &mut self,
         client_index: u32,
@@ -162,7 +164,7 @@ impl TestPayload {
         )
     }
 
-    /// Returns whether received data is message `number` of client `client_index`, unchanged.
+    /// Returns whether received data equals message `number` of client `client_index`.
     #[inline]
     pub(crate) fn is(
         &mut self,
@@ -223,7 +225,8 @@ mod tests {
         for (at, number) in [(17, Some(7)), (3, None), (15, Some(6))] {
             let mut changed = seventh.clone();
             changed[at] ^= 1;
-            // A changed number would make it the answer to another message.
+            // Byte 15 is part of the number, so this change makes the message look like another
+            // answer.
             let expected = if at == 15 {
                 Recognized::Answer(6)
             } else {

@@ -38,7 +38,7 @@ pub struct Plan {
     pub processes: u32,
 }
 
-/// Clients of one kind.
+/// A number of clients with the same target and settings.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The URL of the endpoint.
@@ -78,7 +78,7 @@ impl Endpoint {
 pub struct TlsPlan {
     /// Whether any certificate is accepted.
     pub insecure: bool,
-    /// Trust the certificates of this PEM file instead of the system's.
+    /// PEM file with the certificates to trust, instead of the system's.
     pub ca: Option<PathBuf>,
     /// Whether each connection makes a full handshake instead of resuming an earlier TLS session.
     pub full_handshakes: bool,
@@ -125,7 +125,7 @@ pub(crate) struct ThreadPlan {
 }
 
 impl ThreadPlan {
-    /// Returns this thread's part of a total rate per second.
+    /// Returns this thread's part of a total rate, per second.
     pub(crate) fn rate(&self, total: f64) -> f64 {
         total / f64::from(self.parts)
     }
@@ -141,7 +141,8 @@ impl ThreadPlan {
         self.ranges.iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// Returns the offset of this thread's schedule in steps, from 0 to 1, by which threads alternate.
+    /// Returns the offset of this thread's schedule as a fraction of a step, so that threads send
+    /// in turn.
     pub(crate) fn phase(&self) -> f64 {
         f64::from(self.index) / f64::from(self.parts)
     }

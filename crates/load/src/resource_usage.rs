@@ -18,7 +18,7 @@ pub(crate) struct CpuMark {
 }
 
 impl CpuMark {
-    /// Records the CPU time once the measurement has begun. Called in every turn.
+    /// Records the CPU time when the measurement begins. Called in every turn.
     pub(crate) fn begin_at(&mut self, from_ns: u64, now_ns: u64, tally: &mut Tally) {
         if self.begun.is_none() && now_ns >= from_ns {
             self.begun = Some((thread_cpu_ns(), thread_waited_ns()));
@@ -54,7 +54,7 @@ pub(crate) struct ProcessUsage {
 }
 
 impl ProcessUsage {
-    /// Returns `None` if the process does not exist or has ended.
+    /// Reads the current resource use; `None` if the process does not exist or has ended.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         if !is_running(pid) {
             return None;
@@ -73,7 +73,7 @@ impl ProcessUsage {
         (usage.processes > 0).then_some(usage)
     }
 
-    /// Returns the CPU time since `began` of the busiest thread.
+    /// Returns the CPU time that the busiest thread has used since `began`.
     pub(crate) fn busiest_ns(&self, began: &Self) -> u64 {
         let since = |(thread, cpu_ns): (&u32, &u64)| {
             let before = began.threads.get(thread).copied().unwrap_or(0);
@@ -105,7 +105,8 @@ fn family(root: u32) -> Vec<u32> {
     family
 }
 
-/// Returns whether a process exists and has not ended. An ended process keeps its number until its parent waits for it.
+/// Returns whether a process exists and has not ended. An ended process keeps its id until its
+/// parent waits for it.
 pub(crate) fn is_running(pid: u32) -> bool {
     state_and_parent(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
 }
@@ -116,7 +117,7 @@ fn parent(pid: u32) -> Option<u32> {
 
 fn state_and_parent(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The process's name is in parentheses and may itself contain parentheses and blanks.
+    // The process name is in parentheses and may itself contain parentheses and spaces.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     Some((state, fields.next()?.parse().ok()?))
@@ -163,8 +164,8 @@ pub(crate) fn time_wait(targets: &[SocketAddr]) -> u64 {
         .sum()
 }
 
-/// Returns whether a line of `/proc/net/tcp` is a socket in TIME_WAIT with one of the canonical addresses `targets` at either
-/// end.
+/// Returns whether a line of `/proc/net/tcp` describes a socket in TIME_WAIT with one of the
+/// canonical addresses `targets` at either end.
 fn is_time_wait(line: &str, targets: &[SocketAddr]) -> bool {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let ends = [fields.next(), fields.next()];
@@ -181,8 +182,9 @@ fn canonical(address: &SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Parses one end of a socket in `/proc/net/tcp`: address and port in hexadecimal. The address consists of 32-bit words, each a
-/// network-order word printed in the byte order of the machine.
+/// Parses one end of a socket in `/proc/net/tcp`: address and port in hexadecimal. The address
+/// consists of 32-bit words. The kernel stores them in network order and prints each as a number in
+/// the machine's byte order.
 fn socket_address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let words = address.as_bytes().chunks(8).map(|digits| {
@@ -258,7 +260,7 @@ mod tests {
         assert!(process_cpu_ns(std::process::id()).unwrap() - before >= used_ns);
     }
 
-    /// Returns a line of the table, as a kernel of either byte order writes it.
+    /// Returns a line of the table as the kernel writes it, in the machine's byte order.
     fn line(local: &str, remote: &str, state: &str) -> String {
         let end = |address: &str| {
             let address: SocketAddr = address.parse().unwrap();
@@ -286,11 +288,11 @@ mod tests {
             is_time_wait(&line(local, remote, TIME_WAIT), &targets)
         };
         let (here, there) = ("127.0.0.1:50000", "192.0.2.7:8080");
-        // Either side may have closed first.
+        // The side that closed first is in TIME_WAIT, which may be either side.
         assert!(is(here, there, &[there]));
         assert!(is(there, here, &[there]));
         assert!(is(here, there, &["192.0.2.8:8080", there]));
-        // The port alone does not match, at either end.
+        // A matching port is not sufficient; the address must match as well.
         assert!(!is(here, there, &["192.0.2.8:8080", "192.0.2.7:8081"]));
         assert!(!is(here, "127.0.0.1:9", &["192.0.2.7:50000"]));
         assert!(!is(here, there, &["7.2.0.192:8080"]));
@@ -308,7 +310,7 @@ mod tests {
         ));
     }
 
-    /// In the layout of a little-endian machine.
+    /// A line in the format of a little-endian machine.
     #[cfg(target_endian = "little")]
     #[test]
     fn a_line_as_it_is() {

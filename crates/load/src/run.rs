@@ -25,33 +25,34 @@ use crate::thread_group::{Generators, POLL_INTERVAL, RunProgress, RunStage, Thre
 
 /// Control and observation of a run.
 pub struct RunControl<'a> {
-    /// The server's process, if known.
+    /// The id of the server's process, if known.
     pub pid: Option<u32>,
     /// The number of interrupts so far. The first ends the measurement, the second ends all waits.
     pub interrupts: &'a AtomicUsize,
-    /// Set by the caller to end the measurement early, which the report mentions.
+    /// Set by the caller to end the measurement early. The report states this.
     pub stop: &'a AtomicBool,
     /// How long connections stay open after the measurement, in nanoseconds.
     pub hold_ns: u64,
-    /// The program for worker processes with its arguments: it has to call the `serve` function of this crate's worker
-    /// process module.
+    /// The program that is started as a worker process, with its arguments. It must call the
+    /// `serve` function of this crate's worker process module.
     pub worker_args: Option<Command>,
     /// Called regularly with the progress.
     pub progress: &'a mut dyn FnMut(RunProgress),
 }
 
-/// Returns whether this process exists and has not ended, as required for `pid` of a run.
+/// Returns whether this process exists and has not ended. The `pid` of a run must meet this
+/// condition.
 #[must_use]
 pub fn is_running(pid: u32) -> bool {
     resource_usage::is_running(pid)
 }
 
-/// The reason for a missing report.
+/// The reason why a run has no report.
 #[derive(Debug)]
 pub enum RunError {
-    /// No process has this number.
+    /// No process has this id.
     NoProcess(u32),
-    /// A system error, also for named files.
+    /// A system error. The text names the affected file, if any.
     System(io::Error),
 }
 
@@ -72,7 +73,7 @@ impl From<io::Error> for RunError {
     }
 }
 
-/// Runs a plan; the caller fills in `kind`, `settings` and `started` of the report.
+/// Runs a plan. The caller must fill in `kind`, `settings` and `started` of the report.
 ///
 /// # Errors
 /// See [`RunError`]. Server faults are part of the report.
@@ -113,8 +114,8 @@ pub fn run(plan: Plan, mut run_control: RunControl<'_>) -> Result<Report, RunErr
     Ok(report)
 }
 
-/// Runs users of a script; the caller fills in `settings` and `started` of the report, and simulates the users on its
-/// threads, which have to be running: see [`ScriptRun`].
+/// Runs users of a script. The caller must fill in `settings` and `started` of the report. The
+/// caller also simulates the users; its threads must already be running (see [`ScriptRun`]).
 ///
 /// # Errors
 /// See [`RunError`].
@@ -172,7 +173,7 @@ impl FinishedRun {
         watcher.wait_until(|sums, _| sums.ready);
         let sums = watcher.party.sums();
         if sums.opened == 0 && sums.failed > 0 {
-            // The server's process has ended, so there is nothing to measure.
+            // No connection could be opened, so there is nothing to measure.
             watcher.party.stop();
         }
         let start = ThreadGroup::soon();
@@ -252,7 +253,8 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    /// Returns this process's resource use; `None` if its threads are counted separately.
+    /// Returns this process's resource use; `None` if the resource use of its threads is measured
+    /// separately.
     fn own_usage(&self) -> Option<ProcessUsage> {
         let is_script = matches!(self.party, Generators::Script(_));
         is_script
@@ -265,8 +267,8 @@ impl Watcher<'_> {
         self.since_ns = now_ns();
     }
 
-    /// Waits until `is` returns true; meanwhile forwards interrupts and reports progress. An interrupt ends the wait for
-    /// connections, and a hold.
+    /// Waits until `is` returns `true`. Meanwhile forwards interrupts and reports progress. An
+    /// interrupt also ends the wait for connections and the hold.
     fn wait_until(&mut self, is: impl Fn(TotalProgress, u64) -> bool) {
         loop {
             let sums = self.party.sums();
@@ -302,7 +304,7 @@ impl Watcher<'_> {
     }
 }
 
-/// Returns the planned or the actual duration.
+/// Returns the duration of the measurement in seconds, at most the planned one.
 fn measured_seconds(plan: &Plan, finished: &FinishedRun) -> f64 {
     let from_ns = finished.from_ns;
     let from = match plan.duration_ns {
@@ -319,8 +321,9 @@ fn measured_seconds(plan: &Plan, finished: &FinishedRun) -> f64 {
     length.max(1) as f64 / SECOND as f64
 }
 
-/// Removes the latencies from a report and states the reason. Without stamps, answers are matched by their order, so a lost or
-/// duplicated message assigns wrong answers to all later messages.
+/// Removes the latencies from a report and states the reason. Without stamps, answers are matched
+/// by their order, so after a lost or duplicated message all later answers are matched with wrong
+/// messages.
 fn refuse_latencies(report: &mut Report, tally: &Tally) {
     report.latency_us = None;
     report.histogram.clear();
@@ -406,11 +409,12 @@ fn assemble(tally: &Tally, seconds: f64) -> Report {
 /// The share of due messages that must be answered in time for the rate of an open loop to count as reached.
 const IN_TIME: f64 = 0.99;
 
-/// Returns whether the rate of an open loop was reached; `None` without one, or if nothing was due.
+/// Returns whether the rate of an open loop was reached; `None` for a closed loop, or if nothing
+/// was due.
 fn rate_reached(plan: &Plan, tally: &Tally) -> Option<bool> {
     plan.load.rate()?;
     let due = match &plan.load {
-        // The ledger counts losses.
+        // Lost deliveries are faults of the ledger, so they do not count here.
         LoadPlan::Fanout(_) => tally.received,
         _ => tally.received + tally.unanswered,
     };
@@ -439,18 +443,20 @@ fn server_use(
 
 /// The share of a core above which a thread of the tester counts as a bottleneck.
 const BUSY: f64 = 0.9;
-/// Shares of the time that a thread waited for a core: above the first the report has a remark, above the second the tester
-/// counts as a bottleneck.
+/// Shares of the time in which a thread waited for a core. Above the first value the report has a
+/// remark; above the second the tester counts as the bottleneck.
 const WAITED: [f64; 2] = [0.05, 0.25];
-/// Shares of late sends: above the first the report has a remark, above the second the tester counts as a bottleneck.
+/// Shares of messages sent late. Above the first value the report has a remark; above the second
+/// the tester counts as the bottleneck.
 const LATE: [f64; 2] = [0.01, 0.1];
 
-/// The number of late sends below which they are ignored.
+/// Up to this number, late sends are ignored.
 const LATE_MIN: u64 = 10;
 
 /// Determines whether the tester was the bottleneck.
 fn note_bottlenecks(report: &mut Report, tally: &Tally) {
-    // Threads are compared individually: several half-idle threads add up to more than one busy one.
+    // The busiest threads are compared, since the sum of several half-idle server threads could
+    // exceed one busy thread.
     let server_cpu = report.server.as_ref().map(|server| server.cpu_busiest);
     let generator = &mut report.generator;
     if generator.cpu >= BUSY && server_cpu.is_none_or(|cpu| cpu < generator.cpu) {
@@ -501,7 +507,8 @@ fn note_bottlenecks(report: &mut Report, tally: &Tally) {
 mod tests {
     use super::*;
 
-    /// Eight server threads with a sixth of a core each are not busier than one tester thread with a whole core.
+    /// If eight server threads use a sixth of a core each, the server is not busier than one tester
+    /// thread that uses a whole core.
     #[test]
     fn a_thread_is_compared_with_a_thread() {
         for (busiest, is_bottleneck) in [(0.17, true), (0.99, false)] {

@@ -15,8 +15,9 @@ pub enum Arrivals {
     Random,
 }
 
-/// A schedule with even or random spacing. Times are computed from the beginning, not from the previous one, so they
-/// don't drift, and delays do not reduce the rate: missed times are due immediately.
+/// A schedule with even or random spacing. Each time is computed from the beginning, not from the
+/// previous time, so the schedule does not drift. A delay does not reduce the rate, since missed
+/// times are due immediately.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     per_second: f64,
@@ -32,13 +33,14 @@ pub(crate) struct Schedule {
 #[derive(Clone, Debug)]
 struct PoissonTimes {
     rng: Rng,
-    /// The next time, in mean gaps since the beginning.
+    /// The next time, as the number of mean gaps since the beginning.
     steps: f64,
 }
 
 impl PoissonTimes {
     fn next(&mut self) {
-        // An exponential gap of mean 1, by inversion; 1 - f64() is never 0.
+        // Draws an exponential gap with mean 1 by inversion. The argument of `ln` is never 0, since
+        // `f64()` is below 1.
         self.steps -= (1.0 - self.rng.f64()).ln();
     }
 }
@@ -47,14 +49,15 @@ impl PoissonTimes {
 #[derive(Clone, Copy, Debug)]
 struct Ramp {
     to_per_second: f64,
-    /// The time in seconds for which the first rate applies.
+    /// The time in seconds for which the initial rate applies.
     hold_s: f64,
-    /// The duration of the change in seconds; after it the second rate applies.
+    /// The duration of the change in seconds. Afterwards the final rate applies.
     over_s: f64,
 }
 
 impl Ramp {
-    /// Returns the time in seconds at which this many steps are due: the integral of the rate, solved for time.
+    /// Returns the time in seconds at which this many steps are due, by solving the integral of the
+    /// rate for the time.
     fn time_s(&self, per_second: f64, steps: f64) -> f64 {
         let held = per_second * self.hold_s;
         if steps <= held {
@@ -66,7 +69,8 @@ impl Ramp {
             return self.hold_s + self.over_s + (steps - climbed) / self.to_per_second;
         }
         let slope = (self.to_per_second - per_second) / self.over_s;
-        // This form of the solution of the quadratic equation is numerically exact for slopes near 0.
+        // This form of the solution of the quadratic equation is numerically stable for slopes near
+        // 0.
         let root = (per_second * per_second + 2.0 * slope * steps).sqrt();
         self.hold_s + 2.0 * steps / (per_second + root)
     }
@@ -85,7 +89,8 @@ impl Schedule {
         }
     }
 
-    /// Creates a schedule that starts at `from_ns`; `phase` from 0 to 1 is a fraction of a step.
+    /// Creates a schedule that starts at `from_ns`. `phase` shifts it by a fraction of a step, from
+    /// 0 to 1.
     pub(crate) fn starting(per_second: f64, from_ns: u64, phase: f64) -> Self {
         Self {
             from_ns: Some(from_ns),
@@ -94,7 +99,8 @@ impl Schedule {
         }
     }
 
-    /// Changes the rate linearly to `per_second`, above 0, over the measured time; the warm-up has the first rate.
+    /// Changes the rate linearly to `per_second`, which must be above 0, over the measured time.
+    /// The initial rate applies during the warm-up.
     pub(crate) fn ramping(
         mut self,
         per_second: Option<f64>,
@@ -137,7 +143,7 @@ impl Schedule {
         from_ns.saturating_add((seconds * SECOND as f64) as u64)
     }
 
-    /// Returns the next time if it has passed and is before `until_ns`, and advances.
+    /// Returns the next time and advances, if that time has passed and is before `until_ns`.
     pub(crate) fn pass(&mut self, now_ns: u64, until_ns: u64) -> Option<u64> {
         let due = self.due(now_ns);
         (due <= now_ns && due < until_ns).then(|| {
@@ -210,7 +216,8 @@ mod tests {
                 break;
             };
             *count += 1;
-            // Half a mean gap: 1 - exp(-0.5) of the gaps are shorter.
+            // In a Poisson process, a share of 1 - exp(-0.5) of the gaps is shorter than half the
+            // mean gap.
             short += u32::from(due - last < SECOND / 2000);
             last = due;
             pace.next();
@@ -219,7 +226,7 @@ mod tests {
         assert!(all.abs_diff(100_000) < 1000, "{all}");
         let share = f64::from(short) / f64::from(all);
         assert!((share - 0.3935).abs() < 0.01, "{share}");
-        // The variance of the counts is their mean.
+        // In a Poisson process, the variance of the counts equals their mean.
         let mean = f64::from(all) / 100.0;
         let squares = in_second
             .iter()

@@ -1,9 +1,10 @@
 //! Users simulated by a script. This module counts and times their actions; the caller provides the script runtime,
 //! which calls [`ScriptRun`] from its threads.
 //!
-//! A user runs one session after the other until the time is over. In a session it performs timed actions. An action counts in
-//! the latencies if it began in the measured time, and in the throughput if it ended in the measured time. Once the time is
-//! over no action or session begins, and running actions have [`ScriptPlan::grace_ns`] to end.
+//! A user runs one session after the other until the time is over, and performs timed actions in
+//! each session. An action that began in the measured time counts in the latencies. An action that
+//! ended in the measured time counts in the throughput. After the time is over, no action or
+//! session begins, and running actions have [`ScriptPlan::grace_ns`] to end.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +23,7 @@ use crate::tally::{ErrorCase, ErrorCause, Tally};
 /// Maximum number of action names per run.
 const NAMES_MAX: usize = 1000;
 
-/// The users of a script, and the measurement.
+/// The users of a script, and the parameters of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptPlan {
     /// The server's address, for the script and the report.
@@ -47,16 +48,16 @@ pub struct ScriptRun {
     plan: ScriptPlan,
     /// Time of the start; `u64::MAX` while unknown.
     start_ns: AtomicU64,
-    /// Time of an early stop; `u64::MAX` without one.
+    /// Time of an early stop; `u64::MAX` if the run was not stopped.
     stopped_ns: AtomicU64,
-    /// Whether the wait for running actions was ended too.
+    /// Whether a second stop has also ended the wait for running actions.
     is_aborted: AtomicBool,
     begun_users: AtomicU64,
     under_way: AtomicU64,
     parts: Vec<Mutex<ThreadScriptTally>>,
 }
 
-/// The tally of one thread.
+/// The counts of one thread.
 #[derive(Debug, Default)]
 struct ThreadScriptTally {
     tally: Tally,
@@ -132,8 +133,9 @@ impl ScriptRun {
         now_ns() >= self.until_ns()
     }
 
-    /// Counts a started action, which has to be followed by [`action_ended`](Self::action_ended), and returns the time;
-    /// `None` once the time is over, when none may begin.
+    /// Counts a started action and returns the current time; `None` if the time of the run is over,
+    /// so that the action must not begin. Each started action must be followed by
+    /// [`action_ended`](Self::action_ended).
     #[must_use]
     pub fn action_begins(&self, thread: u32) -> Option<u64> {
         let now_ns = now_ns();
@@ -199,8 +201,8 @@ impl ScriptRun {
         }
     }
 
-    /// Counts a session that ended before the end of the run. `error` is an error of the session itself; errors of its actions
-    /// are passed to [`action_ended`](Self::action_ended).
+    /// Counts a session that ended before the end of the run. `error` is an error of the session
+    /// itself. Errors of its actions must be passed to [`action_ended`](Self::action_ended).
     pub fn session_ended(&self, thread: u32, is_well: bool, error: Option<&str>) {
         let is_measured = now_ns() >= self.measured_from_ns();
         let mut part = self.parts[thread as usize].lock();
@@ -260,7 +262,7 @@ impl ScriptRun {
         sums
     }
 
-    /// Returns the tally of all threads. Running actions count as unanswered.
+    /// Returns the total tally of all threads. Actions that are still running count as unanswered.
     pub(crate) fn tally(&self) -> Tally {
         let mut all = Tally::default();
         for part in &self.parts {
@@ -274,7 +276,7 @@ impl ScriptRun {
         all
     }
 
-    /// Returns sessions, and actions by name.
+    /// Returns the sessions, and the actions by name.
     pub(crate) fn actions(&self, seconds: f64) -> ScriptTally {
         let mut tally = ScriptTally::default();
         let mut all: BTreeMap<String, Timed> = BTreeMap::new();
@@ -355,7 +357,8 @@ mod tests {
         let sums = run.sums(now_ns());
         assert!(sums.done && !sums.finished);
         assert_eq!((sums.received, sums.errors), (1, 1));
-        // An action that was running when the time was over counts in the latencies, not in the throughput.
+        // An action that was still running when the time was over counts in the latencies, but not
+        // in the throughput.
         run.action_ended(1, "join", late_ns, None);
         run.stop();
         assert!(run.sums(now_ns()).finished, "nothing is waited for");

@@ -1,4 +1,4 @@
-//! The counts of one thread, which add up over a run.
+//! The counts of one thread. They are added up over all threads of a run.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::latency::{Recorder, Times};
 use crate::ledger::DeliveryLedger;
 use crate::report::model::{Errors, HttpTally, Step};
 
-/// A cause of errors, as distinguished by reports.
+/// A cause of errors that reports count separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ErrorCause {
@@ -27,7 +27,7 @@ pub(crate) enum ErrorCause {
 }
 
 impl ErrorCause {
-    /// Returns its name in reports.
+    /// Returns the cause's name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
@@ -88,8 +88,8 @@ pub(crate) struct Tally {
     pub(crate) sent: u64,
     /// Answers to messages due in the measured time, whenever they arrived.
     pub(crate) received: u64,
-    /// Of these, answers that arrived before the end of the measured time, or so soon after it that the server counts as
-    /// keeping up.
+    /// Those of the `received` answers that arrived in the measured time, or so soon after it that
+    /// the server counts as keeping up.
     pub(crate) in_time: u64,
     /// Answers that arrived in the measured time, whenever they were due.
     pub(crate) came: u64,
@@ -116,10 +116,10 @@ pub(crate) struct Tally {
     /// The CPU time of the busiest thread, and the total of all threads.
     pub(crate) cpu_ns_max: u64,
     pub(crate) cpu_ns: u64,
-    /// The time that a thread was ready to run without having a core: the maximum over threads.
+    /// The longest time that any thread was ready to run without having a core.
     pub(crate) waited_ns_max: u64,
     pub(crate) lag_ns_max: u64,
-    /// The longest time that a thread did not run beyond its intended wait.
+    /// The longest time that any thread did not run, in addition to its intended wait.
     pub(crate) pause_ns_max: u64,
     pub(crate) unsent_bytes_max: u64,
     pub(crate) late_sends: u64,

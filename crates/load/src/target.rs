@@ -21,7 +21,7 @@ pub enum TargetError {
         /// The schemes that the command supports.
         expected: &'static str,
     },
-    /// The name has no address.
+    /// The host name has no address.
     #[error("{host}: {error}")]
     Unknown {
         /// The host with its port.
@@ -97,8 +97,8 @@ pub struct Target {
     pub authority: String,
     /// Path and query, at least `/`; may contain `{i}`.
     pub path: ClientTemplate,
-    /// The resolved addresses. Those of the first address's family are used in turn, those of the other family if the first
-    /// family does not answer.
+    /// The resolved addresses. The addresses of the first one's family are used in turn. The other
+    /// family is used if the first family does not answer.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -106,7 +106,7 @@ impl Target {
     /// Parses a URL and resolves its name.
     ///
     /// # Errors
-    /// It is not a supported URL, or the name has no address.
+    /// The URL is not supported, or the name has no address.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         let malformed = || TargetError::Malformed(url.to_owned());
         let (scheme, rest) = url.split_once("://").ok_or_else(malformed)?;
@@ -121,7 +121,7 @@ impl Target {
         let at = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(at);
         let path = path.split('#').next().unwrap_or_default();
-        // Only characters valid in a request line and a header.
+        // The parts may contain only characters that are valid in a request line and a header.
         let is_safe = |part: &str| part.bytes().all(|byte| byte.is_ascii_graphic());
         if authority.is_empty() || authority.contains('@') || !is_safe(authority) || !is_safe(path)
         {
@@ -155,7 +155,7 @@ impl Target {
 }
 
 impl Target {
-    /// Returns the addresses by family, that of the first address first.
+    /// Returns the addresses grouped by family. The first group is the family of the first address.
     pub(crate) fn families(&self) -> Vec<Vec<SocketAddr>> {
         let is_first_v4 = self.addresses.first().is_some_and(SocketAddr::is_ipv4);
         let (first, second): (Vec<_>, Vec<_>) = self
@@ -210,7 +210,7 @@ impl ClientTemplate {
         self.0.replace("{i}", &number.to_string())
     }
 
-    /// Returns the unexpanded text.
+    /// Returns the text before `{i}` is replaced.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -237,13 +237,13 @@ impl BodyTemplate {
         Self(bytes)
     }
 
-    /// Returns the unexpanded length.
+    /// Returns the length of the bytes before `{i}` is replaced.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns whether it is empty.
+    /// Returns whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,4 +1,5 @@
-//! The threads of a run, and the thread that waits for them: they start and end together, and their tallies are added up.
+//! The threads of a run, which start and end together, and the thread that waits for them and adds
+//! up their tallies.
 
 use std::io;
 use std::process::Command;
@@ -18,7 +19,7 @@ use crate::worker_process::WorkerProcess;
 
 /// Polling interval of the waiting thread.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Delay of the start, so that all threads learn of it in time.
+/// Delay between the choice of a start time and the start, so that all threads learn of it in time.
 const START_NS: u64 = 50 * MILLISECOND;
 
 /// The threads of one process.
@@ -28,8 +29,8 @@ pub(crate) struct ThreadGroup {
 }
 
 impl ThreadGroup {
-    /// Starts the threads of process number `process`. They open their connections, unless opening them is part of the load,
-    /// and wait for the start.
+    /// Starts the threads of process number `process`. Each opens its connections, unless opening
+    /// is part of the load, and waits for the start.
     pub(crate) fn spawn(plan: &Arc<Plan>, process: u32) -> io::Result<Self> {
         let first = process * plan.threads;
         let control = Arc::new(Control::new(first, plan.threads));
@@ -42,7 +43,8 @@ impl ThreadGroup {
                     .spawn(move || {
                         let mut load = share.plan.load.load(&share);
                         let result = engine::run(&share, &mut *load, &control);
-                        // Other threads must not wait for a failed one.
+                        // Marks a failed thread as ready and done, so that other threads do not
+                        // wait for it.
                         control.thread(index).ready.store(true, Relaxed);
                         control.thread(index).done.store(true, Relaxed);
                         control.thread(index).finished.store(true, Relaxed);
@@ -53,12 +55,12 @@ impl ThreadGroup {
         Ok(Self { control, threads })
     }
 
-    /// Returns whether all threads have nothing left to do.
+    /// Returns whether all threads have finished.
     pub(crate) fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Returns a start time that all threads can meet.
+    /// Returns a start time that is far enough ahead for all threads.
     pub(crate) fn soon() -> u64 {
         now_ns() + START_NS
     }
@@ -76,7 +78,8 @@ impl ThreadGroup {
     }
 }
 
-/// The participants of a run: threads of this process, several processes, or users of a script.
+/// What generates the load of a run: threads of this process, several processes, or users of a
+/// script.
 pub(crate) enum Generators {
     Threads(ThreadGroup),
     Processes(Vec<WorkerProcess>),
@@ -85,8 +88,8 @@ pub(crate) enum Generators {
 }
 
 impl Generators {
-    /// Starts the participants of a run. `member` is the program of worker processes; without it all threads run in this
-    /// process.
+    /// Starts the threads or processes of a run. `member` is the program of worker processes.
+    /// Without it, all threads run in this process.
     pub(crate) fn spawn(plan: &Arc<Plan>, member: Option<&Command>) -> io::Result<Self> {
         match member {
             Some(program) if plan.processes > 1 => (0..plan.processes)
@@ -117,7 +120,7 @@ impl Generators {
         match self {
             Self::Threads(group) => group.control.hold(held),
             Self::Processes(members) => members.iter_mut().for_each(|one| one.hold(held)),
-            // The script opens and closes its own connections.
+            // Has no effect, because the script opens and closes its own connections.
             Self::Script(_) => {}
         }
     }
@@ -135,10 +138,11 @@ impl Generators {
         }
     }
 
-    /// Waits for all participants and adds up their tallies. Lost processes are reported instead.
+    /// Waits for all threads or processes and adds up their tallies. Lost processes have no tally
+    /// and are returned separately.
     ///
     /// # Errors
-    /// All participants are lost.
+    /// No tally is available: all processes were lost, or a thread failed.
     pub(crate) fn join(self) -> io::Result<(Tally, Vec<LostProcess>)> {
         match self {
             Self::Threads(group) => group.join().map(|tally| (tally, Vec::new())),
@@ -178,7 +182,8 @@ pub struct RunProgress {
     pub received: u64,
     /// Number of errors so far.
     pub errors: u64,
-    /// The 99th percentile of the last second's latencies in nanoseconds: the maximum over the threads.
+    /// The 99th percentile of the last second's latencies in nanoseconds, of the thread with the
+    /// highest one.
     pub p99_ns: Option<u64>,
     /// The current stage of the run.
     pub stage: RunStage,
@@ -198,6 +203,6 @@ pub enum RunStage {
     WarmingUp,
     /// The load is being measured.
     Measuring,
-    /// Waiting for last answers and closing handshakes.
+    /// The run waits for the last answers and closing handshakes.
     Finishing,
 }

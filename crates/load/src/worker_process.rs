@@ -1,8 +1,9 @@
 //! A run in several processes. The first process is the coordinator: it starts the worker processes, tells them when to begin
 //! and end, and adds up their tallies.
 //!
-//! The processes exchange lines of JSON. A worker process gets its part of the plan, then orders, and sends reports. All
-//! processes share the monotonic clock, so the order to start contains a time.
+//! The processes exchange lines of JSON. A worker process first gets its part of the plan and then
+//! orders. It sends reports. All processes share the monotonic clock, so the order to start
+//! contains a time.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -41,11 +42,11 @@ enum WorkerReport {
     Failed(String),
 }
 
-/// Runs a worker process's part of a run: reads orders from `orders` and writes reports to `news`. Called by the program that
-/// the coordinator starts.
+/// Runs a worker process's part of a run: reads orders from `orders` and writes reports to `news`.
+/// The program that the coordinator starts must call this.
 ///
 /// # Errors
-/// The coordinator has ended or was never there.
+/// The coordinator has ended, or did not start this process.
 pub fn serve(orders: impl io::Read + Send + 'static, mut news: impl Write) -> io::Result<()> {
     let mut orders = BufReader::new(orders);
     let mut line = String::new();
@@ -62,7 +63,7 @@ pub fn serve(orders: impl io::Read + Send + 'static, mut news: impl Write) -> io
                 Err(_) => break,
             }
         }
-        // The coordinator has ended.
+        // The coordinator has ended. The first stop ends the measurement, the second all waits.
         control.stop();
         control.stop();
     });
@@ -94,14 +95,14 @@ pub(crate) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts `program` (with `arguments`), which has to call [`serve`].
+    /// Starts `program` with its arguments. The program must call [`serve`].
     pub(crate) fn start(program: &Command, plan: &Plan, process: u32) -> io::Result<Self> {
         let mut command = Command::new(program.get_program());
         command
             .args(program.get_args())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A separate process group, so that Ctrl-C reaches only the coordinator.
+            // The worker gets its own process group, so that Ctrl-C reaches only the coordinator.
             .process_group(0);
         let mut child = command.spawn()?;
         let (Some(mut orders), Some(news)) = (child.stdin.take(), child.stdout.take()) else {
@@ -120,7 +121,8 @@ impl WorkerProcess {
         let shared = Arc::clone(&state);
         let reader = thread::spawn(move || {
             let result = read(BufReader::new(news), &shared);
-            // Other processes must not wait for a failed one.
+            // Marks the failed process as ready, done and finished, so that other processes do not
+            // wait for it.
             let mut sums = shared.lock();
             (sums.ready, sums.done, sums.finished) = (true, true, true);
             result
@@ -149,8 +151,8 @@ impl WorkerProcess {
         self.order(CoordinatorMessage::Hold(held));
     }
 
-    /// Sends an order. A failure is ignored here, since the thread that reads the process's output notices the end of the
-    /// process.
+    /// Sends an order. Errors are ignored: if the process has ended, the thread that reads its
+    /// output notices.
     fn order(&mut self, order: CoordinatorMessage) {
         if let (Some(orders), Ok(mut line)) = (&mut self.orders, serde_json::to_vec(&order)) {
             line.push(b'\n');
@@ -185,7 +187,7 @@ fn exit_description(status: ExitStatus, error: &io::Error) -> String {
 
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
-        // The closed pipe makes the worker process end on its own.
+        // Closing the pipe makes the worker process end.
         self.orders = None;
     }
 }
@@ -212,7 +214,7 @@ mod tests {
     use crate::plan::Endpoint;
     use crate::target::Target;
 
-    /// A worker process that reads its part and then executes a shell script.
+    /// Starts a worker process that reads its plan and then executes a shell script.
     fn member(script: &str) -> WorkerProcess {
         let target = Target::parse("ws://127.0.0.1:1/").unwrap();
         let plan = Plan {

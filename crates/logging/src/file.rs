@@ -1,8 +1,9 @@
 //! A log file: appended to, rotated by size, and reopened on request.
 //!
-//! Several processes may append to one file (supervisor and server process, and two server processes during an
-//! upgrade). The process that finds the file full renames it under a lock on it. The others notice, before their next
-//! write, that the name belongs to another file, and switch to that one. The content is not interpreted here.
+//! Several processes may append to one file (supervisor and server process, and two server
+//! processes during an upgrade). The process that finds the file full renames it under a lock on
+//! it. Before their next write, the other processes notice that the name refers to another file,
+//! and switch to that file. This module does not interpret the content.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,7 +18,8 @@ use veche_files::{Owner, PinnedPath, WriteOptions};
 use crate::settings::Rotation;
 use crate::sink::LineOutput;
 
-/// Logs contain addresses and names, so only their user and group may read them.
+/// Mode of log files. Logs contain addresses and names, so only the file's owner and group may read
+/// them.
 pub const MODE: u32 = 0o640;
 
 /// An open log file.
@@ -45,7 +47,8 @@ impl LogFile {
         })
     }
 
-    /// Prepares writing `length` more bytes: follows another process's rotation, or rotates.
+    /// Prepares for writing `length` more bytes: switches to the new file if another process has
+    /// rotated, or rotates if the file is full.
     fn make_room(&mut self, length: usize) -> io::Result<()> {
         let Some(rotation) = self.rotation else {
             return Ok(());
@@ -54,7 +57,8 @@ impl LogFile {
             self.open_next()?;
         }
         if self.is_full(rotation, length)? {
-            // The lock lasts until the file is closed, which happens when the next one has been opened.
+            // The lock is released when the file is closed, which happens after the next file has
+            // been opened.
             flock(&self.file, FlockOperation::LockExclusive)?;
             // Another process may have rotated first.
             if self.is_in_place()? {
@@ -65,14 +69,15 @@ impl LogFile {
         Ok(())
     }
 
-    /// Switches to the file that `path` now names; keeps the old file if that one can't be opened.
+    /// Switches to the file that `path` now names. If it can't be opened, the old file stays in
+    /// use.
     fn open_next(&mut self) -> io::Result<()> {
         self.file = open(&self.path, self.owner)?;
         Ok(())
     }
 
-    /// Returns whether `length` more bytes would exceed the maximum size. An empty file is never full, however long a
-    /// batch is.
+    /// Returns whether `length` more bytes would exceed the maximum size. An empty file is never
+    /// full, even if a batch is larger than the maximum.
     fn is_full(&self, rotation: Rotation, length: usize) -> io::Result<bool> {
         let bytes = self.file.metadata()?.len();
         Ok(bytes > 0 && bytes.saturating_add(length as u64) > rotation.bytes_max)
@@ -105,8 +110,8 @@ impl LineOutput for LogFile {
     }
 }
 
-/// Opens a standard output of the process, by the names used in containers, or the null device. These can't be created,
-/// checked or renamed.
+/// Opens standard output or standard error, by the paths used in containers, or the null device.
+/// These can't be created, checked or renamed. `None` for any other path.
 pub fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
     match path.to_str()? {
         "/dev/stdout" => Some(io::stdout().as_fd().try_clone_to_owned()),
@@ -129,7 +134,8 @@ fn open(path: &Path, owner: Option<Owner>) -> io::Result<File> {
 fn shift(path: &Path, keep: u32) -> io::Result<()> {
     let place = PinnedPath::open(path)?;
     let name = path.file_name().unwrap_or_default();
-    // Stops at the first missing file, so that a large `keep` costs nothing.
+    // Stops at the first missing file, so that the cost depends on the existing files, not on
+    // `keep`.
     let mut last = 0;
     while last < keep && place.has(&numbered(name, last + 1))? {
         last += 1;
@@ -258,10 +264,11 @@ mod tests {
         let expected = ["a", "b"].map(|name| (0..500).map(move |n| format!("{name}{n:03}")));
         assert_eq!(lines, expected.into_iter().flatten().collect::<Vec<_>>());
         for (name, text) in &files {
-            // Another process may write between the size check and the write of this one.
+            // Another process may write between this process's size check and its write.
             assert!(text.len() <= 1000 + 5, "{name} has {}", text.len());
         }
-        // 5,000 bytes in files of 1,000: two processes make at most one file more than one would.
+        // The lines have 5,000 bytes in total, and a file has at most 1,000. Two processes create
+        // at most one file more than a single process.
         assert!((5..=6).contains(&files.len()), "{} files", files.len());
     }
 
@@ -278,7 +285,7 @@ mod tests {
         assert_eq!(folder.files(), named(&files));
     }
 
-    /// A symbolic link in place of the log file is reported, and the old file stays in use.
+    /// A symbolic link that replaces the log file causes an error, and the old file stays in use.
     #[test]
     fn a_link_in_its_place_is_not_followed() {
         let folder = Folder::new("link");

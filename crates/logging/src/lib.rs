@@ -1,11 +1,13 @@
 //! Logs: `tracing` events as lines of text or JSON, to standard error or a file.
 //!
-//! A thread that logs never waits for a disk or a terminal: a line is copied into a bounded buffer (`sink`), which a
-//! separate thread writes out. Lines that don't fit are dropped and counted in the log. Files are rotated by size and
-//! reopened on request (`file`). Data from peers can't forge a line or control a terminal: control characters of all
-//! events are escaped. Panics are logged too (`panics`).
+//! A thread that logs never waits for a disk or a terminal: a line is copied into a bounded buffer
+//! (`sink`), which a separate thread writes out. Lines that don't fit are dropped and counted in
+//! the log. Files are rotated by size and reopened on request (`file`). Data from peers can't forge
+//! a line or control a terminal, because all control characters are escaped. Panics are logged too
+//! (`panics`).
 //!
-//! The crate does not know what is logged at which level, or the origin of settings.
+//! The crate does not decide which events are logged at which level, and does not read
+//! configuration files.
 
 #![forbid(unsafe_code)]
 
@@ -55,16 +57,17 @@ pub enum LogError {
     Twice,
 }
 
-/// The running logs. Dropping them writes out pending lines.
+/// The running log. Dropping it writes out pending lines.
 pub struct Logs {
     sink: Arc<LogSink>,
     level: reload::Handle<LevelFilter, Registry>,
 }
 
-/// The destination of lines, made by [`open`].
+/// A destination of lines, created by [`open`].
 pub struct LogOutput(Box<dyn sink::LineOutput>);
 
-/// Opens the destination of `log` without using it yet; a new file is created for `owner`.
+/// Opens the destination of `log`, but does not write to it yet. A missing file is created and
+/// belongs to `owner`.
 ///
 /// # Errors
 /// The file can't be opened.
@@ -82,7 +85,8 @@ fn standard_error(format: LogFormat) -> LogOutput {
     }
 }
 
-/// Opens a file for the lines of any log without using it yet; a new one is created for `owner`.
+/// Opens a file for the lines of any log, but does not write to it yet. A missing file is created
+/// and belongs to `owner`.
 ///
 /// # Errors
 /// The file can't be opened.
@@ -106,7 +110,7 @@ pub fn nowhere() -> LogOutput {
     LogOutput(Box::new(io::sink()))
 }
 
-/// A log other than the server's, whose lines the caller formats: the access log.
+/// A log whose lines the caller formats, such as the access log. The server's own log is [`Logs`].
 pub struct Appender(Arc<LogSink>);
 
 impl Appender {
@@ -130,7 +134,7 @@ impl Appender {
         self.0.switch(false, output.0);
     }
 
-    /// Reopens the file by its name, after it was moved away.
+    /// Reopens the file by its name, for example after it was renamed.
     pub fn reopen(&self) {
         self.0.reopen();
     }
@@ -147,7 +151,8 @@ impl Appender {
     }
 }
 
-/// Starts logging events and panics of this process as configured; new files are created for `owner`.
+/// Starts logging events and panics of this process as configured. Files that are created belong to
+/// `owner`.
 ///
 /// # Errors
 /// See [`LogError`].
@@ -155,10 +160,10 @@ pub fn start(log: &LogSettings, owner: Option<Owner>) -> Result<Logs, LogError> 
     start_with(log, open(log, owner)?)
 }
 
-/// Starts logging, to standard error if the file can't be opened.
+/// Starts logging. If the file can't be opened, the log goes to standard error.
 ///
 /// # Errors
-/// Logging was already started, or the thread can't be.
+/// Logging was already started, or the thread can't be started.
 pub fn start_or_stderr(log: &LogSettings, owner: Option<Owner>) -> Result<Logs, LogError> {
     match open(log, owner) {
         Ok(output) => start_with(log, output),
@@ -201,26 +206,27 @@ fn filter(level: LogLevel) -> LevelFilter {
 }
 
 impl Logs {
-    /// Switches to the level and format of `log`, and to `output`, which [`open`] made of it.
+    /// Switches to the level and format of `log`, and to `output`, which was created from `log` by
+    /// [`open`].
     pub fn switch(&self, log: &LogSettings, output: LogOutput) {
-        // Fails only without the subscriber, which lives as long as the process.
+        // Fails only if the subscriber no longer exists, but it lives as long as the process.
         let _ = self.level.reload(filter(log.level));
         self.sink.switch(log.format == LogFormat::Json, output.0);
     }
 
-    /// Reopens the file by its name, after it was moved away.
+    /// Reopens the file by its name, for example after it was renamed.
     pub fn reopen(&self) {
         self.sink.reopen();
     }
 
-    /// Returns the log as the rest of the process may see it: its last lines and its counters.
+    /// Returns a view of the log for the rest of the process: its last lines and its counters.
     #[must_use]
     pub fn seen(&self) -> ServerLog {
         ServerLog(Some(Arc::clone(&self.sink)))
     }
 }
 
-/// The server's log as the rest of the process may see it; empty if there is no log.
+/// A view of the server's log for the rest of the process; empty if there is no log.
 #[derive(Clone, Default)]
 pub struct ServerLog(Option<Arc<LogSink>>);
 
@@ -231,8 +237,8 @@ impl ServerLog {
         self.0.as_ref().map_or(0, |sink| sink.lost())
     }
 
-    /// Returns the last lines, without those among the first `after` lines of the process, and the number of lines so
-    /// far.
+    /// Returns the last lines and the number of lines so far. The first `after` lines of the
+    /// process are excluded.
     #[must_use]
     pub fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
         self.0
@@ -260,10 +266,10 @@ impl Drop for Logs {
     }
 }
 
-/// Formats lines as the sink's current format requires.
+/// Formats lines in the sink's current format.
 struct LineFormat {
     sink: Arc<LogSink>,
-    /// Whether text is in the short form.
+    /// Whether text lines use the short format.
     is_short: bool,
     text: format::Format,
     json: format::Format<format::Json>,

@@ -1,6 +1,6 @@
-//! Limits log lines that clients can cause.
+//! Limits the rate of log lines that clients can cause.
 
-/// The minimum interval between two such lines, in milliseconds.
+/// The minimum interval between two lines in milliseconds.
 const EVERY_MS: u64 = 10_000;
 
 /// The time of the last line, in monotonic milliseconds.
@@ -8,7 +8,7 @@ const EVERY_MS: u64 = 10_000;
 pub struct LogThrottle(Option<u64>);
 
 impl LogThrottle {
-    /// Returns whether a line may be written, and counts it as written if so.
+    /// Returns whether a line may be written now, and if so records it as written.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
         let is_due = self.0.is_none_or(|at| now_ms >= at + EVERY_MS);
         if is_due {

@@ -1,8 +1,9 @@
-//! Logs panics, which are bugs: if the log is a file, standard error may go unnoticed.
+//! Logs panics, because they are bugs and would go unnoticed on standard error if the log is a
+//! file.
 //!
-//! A panic in any thread ends the process: its state can't be trusted, and the supervisor starts another process at
-//! once. The log line is written out before the process ends. If logging fails, the standard library reports the panic
-//! on standard error as usual.
+//! A panic in any thread ends the process, because its state can no longer be trusted. The
+//! supervisor immediately starts another process. The log line is written out before the process
+//! ends. If logging fails, the standard library reports the panic on standard error as usual.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{self, PanicHookInfo};
@@ -38,7 +39,8 @@ fn tell(info: &PanicHookInfo<'_>) {
         Some(place) => error!(target: TARGET, thread, "panicked at {place}: {message}"),
         None => error!(target: TARGET, thread, "panicked: {message}"),
     }
-    // Included if RUST_BACKTRACE requests it; one log record per line, so that it can be read.
+    // The backtrace is included if RUST_BACKTRACE requests it. Each of its lines is a separate log
+    // record, so that it is readable.
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         for line in backtrace.to_string().lines() {
@@ -122,7 +124,7 @@ mod tests {
         let (_, stderr) = dies("info", Path::new(""), "0");
         assert!(stderr.lines().any(is_logged), "{stderr}");
 
-        // Without a log the panic is reported as in any other program.
+        // If logging is off, the panic is reported on standard error as in any other program.
         let (log, stderr) = dies("off", &file, "0");
         assert_eq!(log, "");
         assert!(

@@ -9,9 +9,9 @@ pub struct LogSettings {
     pub level: LogLevel,
     /// The format of lines.
     pub format: LogFormat,
-    /// The path; `None`: standard error.
+    /// The path of the log file; `None` means standard error.
     pub file: Option<PathBuf>,
-    /// Rotation; `None`: the file grows until it is moved externally.
+    /// When the file is rotated; `None` means that it grows until another program moves it.
     pub rotation: Option<Rotation>,
 }
 
@@ -53,8 +53,8 @@ pub enum LogFormat {
 }
 
 impl LogSettings {
-    /// Returns the settings for `veche dev`: short lines, if the log goes to the terminal and the configuration does
-    /// not choose another format.
+    /// Returns the settings for `veche dev`: the short format, if the log goes to the terminal and
+    /// the configuration does not choose another format.
     #[must_use]
     pub fn for_dev(&self, is_dev: bool) -> Self {
         let mut log = self.clone();

@@ -1,7 +1,7 @@
 //! The bounded buffer between logging threads and the writing thread, so that neither waits for the other.
 //!
-//! Whole lines come in and leave in batches, with control characters escaped. The content and destination of lines are
-//! not known here.
+//! The buffer receives whole lines, escapes their control characters, and passes them on in
+//! batches. This module does not know the content or destination of lines.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -15,20 +15,21 @@ use serde_json::json;
 use tracing::{error, warn};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The number of the last lines kept for display.
+/// The number of recent lines kept for display.
 const RECENT_LINES_MAX: usize = 500;
-/// The maximum number of bytes kept of each of these lines.
+/// The maximum number of bytes kept of each recent line.
 const RECENT_LINE_BYTES_MAX: usize = 2048;
-/// The maximum size of the buffer in bytes. The batch being written may take as much again.
+/// The maximum size of the buffer in bytes. The batch that is being written may use the same amount
+/// again.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// The maximum wait for pending lines to be written, such as the last lines of a process.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
-/// The target of the log's own lines.
+/// The target of lines that report errors of the log itself.
 const TARGET: &str = "veche::logging";
 /// The name of the writing thread.
 const THREAD: &str = "log";
 
-/// A destination of lines, owned by the writing thread, so it may block.
+/// A destination of lines. Only the writing thread uses it, so it may block.
 pub(super) trait LineOutput: Write + Send {
     /// Called before a batch of `length` bytes.
     fn prepare(&mut self, length: usize) -> io::Result<()> {
@@ -49,9 +50,10 @@ impl LineOutput for io::Sink {}
 /// The buffer and its state.
 pub(super) struct LogSink {
     json: AtomicBool,
-    /// Whether errors of this log are written to the log itself; otherwise they go to the server's log.
+    /// Whether errors of this log are written to this log. Otherwise they are written to the
+    /// server's log.
     speaks: bool,
-    /// Lines lost since the start: the buffer was full, or a write failed.
+    /// Number of lines lost since the start, because the buffer was full or a write failed.
     lost: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
@@ -66,7 +68,7 @@ struct State {
     /// Whether to reopen the destination before the next write.
     reopen: bool,
     dropped: u64,
-    /// Lines lost by failed writes, to be reported with the next batch.
+    /// Number of lines lost by failed writes, which the next batch reports.
     unwritten: u64,
     is_writing: bool,
 }
@@ -98,7 +100,7 @@ impl State {
 }
 
 impl LogSink {
-    /// Creates the sink of the server's log.
+    /// Creates the sink of the server's own log.
     pub(super) fn new(json: bool) -> Self {
         Self {
             json: AtomicBool::new(json),
@@ -109,7 +111,7 @@ impl LogSink {
         }
     }
 
-    /// Creates the sink of another log, with lines formatted elsewhere.
+    /// Creates the sink of another log, whose lines the caller formats.
     pub(super) fn silent() -> Self {
         Self {
             speaks: false,
@@ -137,7 +139,8 @@ impl LogSink {
         self.json.load(Ordering::Relaxed)
     }
 
-    /// Switches to another format and destination; pending lines go to the old one.
+    /// Switches to another format and destination. Pending lines are still written to the old
+    /// destination.
     pub(super) fn switch(&self, json: bool, output: Box<dyn LineOutput>) {
         self.json.store(json, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -146,7 +149,7 @@ impl LogSink {
         self.changed.notify_all();
     }
 
-    /// Reopens the destination before the next line, since the file was moved away.
+    /// Reopens the destination before the next write, because the file was renamed.
     pub(super) fn reopen(&self) {
         self.state.lock().reopen = true;
         self.changed.notify_all();
@@ -157,13 +160,13 @@ impl LogSink {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Returns the last lines, without those among the first `after` lines of the process, and the number of lines so
-    /// far.
+    /// Returns the last lines and the number of lines so far. The first `after` lines of the
+    /// process are excluded.
     pub(super) fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
         let state = self.state.lock();
         let RecentLines { lines, count } = &state.recent;
         let gone = count - lines.len() as u64;
-        // A number larger than the count is from a previous process.
+        // If `after` exceeds the count, it is from a previous process, so all lines are returned.
         let after = if after > *count { 0 } else { after };
         let known = after.saturating_sub(gone) as usize;
         (lines.iter().skip(known).cloned().collect(), *count)
@@ -204,8 +207,8 @@ impl LogSink {
         }
     }
 
-    /// The main function of the writing thread. A failed write loses its lines, which the log reports once it can be
-    /// written again.
+    /// The main function of the writing thread. If a write fails, its lines are lost. The log
+    /// reports the loss when writing succeeds again.
     fn write_out(&self, mut output: Box<dyn LineOutput>) {
         let mut batch = Vec::new();
         let mut rotates = true;
@@ -246,7 +249,7 @@ impl LogSink {
             if written.is_err() {
                 let lines = batch.iter().filter(|&&byte| byte == b'\n').count() as u64;
                 self.lost.fetch_add(lines, Ordering::Relaxed);
-                // The loss is reported with the next batch: a report at once would fail as well.
+                // The loss is reported with the next batch, because a report now would fail, too.
                 self.state.lock().unwritten += lines + dropped;
             } else if dropped > 0 && !self.speaks {
                 warn!(target: TARGET, dropped, "lines of the access log dropped");
@@ -269,7 +272,7 @@ impl LogSink {
         batch.push(b'\n');
     }
 
-    /// Reports an error of this log: in its own next batch, or in the server's log.
+    /// Reports an error of this log, either in the log's own next batch or in the server's log.
     fn tell(&self, what: &str, error: &io::Error, batch: &mut Vec<u8>) {
         if !self.speaks {
             error!(target: TARGET, %error, "access log: {what}");
@@ -293,9 +296,11 @@ impl LogSink {
     }
 }
 
-/// Copies a line with its control characters escaped as `\n`, `\t`, `\u001b`: C0 except the final newline, DEL, C1.
+/// Copies a line and escapes its control characters, for example as `\n`, `\t` or `\u001b`: C0
+/// except the final newline, DEL, and C1.
 ///
-/// In JSON lines, C0 characters are already escaped, and the others occur only inside strings: the lines stay valid.
+/// JSON lines remain valid: their C0 characters are already escaped, and DEL and C1 occur only
+/// inside strings.
 fn escape(line: &[u8], out: &mut Vec<u8>) {
     let (body, end) = match line.split_last() {
         Some((b'\n', body)) => (body, &line[body.len()..]),
@@ -306,7 +311,7 @@ fn escape(line: &[u8], out: &mut Vec<u8>) {
     while at < body.len() {
         let (code, length) = match body[at] {
             byte @ (0..=0x1f | 0x7f) => (byte, 1),
-            // U+0080 to U+009F in UTF-8.
+            // The UTF-8 encoding of U+0080 to U+009F.
             0xc2 if matches!(body.get(at + 1), Some(0x80..=0x9f)) => (body[at + 1], 2),
             _ => {
                 at += 1;
@@ -326,7 +331,7 @@ fn escape(line: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(end);
 }
 
-/// Passes each event's line, which the layer writes in one piece, to the sink.
+/// Passes the line of each event to the sink. The layer writes each line in one piece.
 pub(super) struct LineWriter(pub(super) Arc<LogSink>);
 
 impl<'a> MakeWriter<'a> for LineWriter {
@@ -397,7 +402,7 @@ mod tests {
         assert_eq!(texts(0), ["one", "two\\u001b"]);
         assert_eq!(texts(1), ["two\\u001b"]);
         assert_eq!(texts(2), [""; 0]);
-        // The number is from another process.
+        // The number exceeds the count, so it is from another process.
         assert_eq!(texts(99), ["one", "two\\u001b"]);
         for number in 0..RECENT_LINES_MAX {
             sink.push(format!("{number}\n").as_bytes());
@@ -431,7 +436,7 @@ mod tests {
 
     impl LineOutput for Stuck {}
 
-    /// A destination whose first write fails for lack of space.
+    /// A destination whose first writes fail because no space is left.
     struct Full {
         refusals: usize,
         written: Arc<Mutex<Vec<u8>>>,

@@ -1,7 +1,8 @@
 //! The log format of `veche dev`: `18:30:02 WARN  what happened`, in local time, without lines that concern only
 //! operators.
 //!
-//! Colours are added when lines reach the terminal: the buffer escapes control characters and would escape them.
+//! Colours are added only when lines are written to the terminal, because the buffer would escape
+//! their control characters.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -15,7 +16,8 @@ use veche_terminal::{Colour, Colours};
 
 use super::sink::LineOutput;
 
-/// Targets whose information, such as the start and end of processes, is not useful to developers.
+/// Targets whose `INFO` lines, such as the start and end of processes, are not useful to
+/// developers.
 const OPERATIONS: &[&str] = &[
     "veche::history",
     "veche::process",
@@ -101,7 +103,7 @@ fn painted(line: &str, colours: Colours) -> String {
         "WARN" => Colour::Yellow,
         "INFO" => Colour::Green,
         "DEBUG" | "TRACE" => Colour::Dim,
-        // A message of the log itself.
+        // A line that the log itself has written, without a time.
         _ => return line.to_owned(),
     };
     format!(

@@ -11,8 +11,8 @@ pub enum Class {
     /// The message takes a credit, which returns to the sender when the receiver has processed the message. Without a
     /// credit the sender has to wait.
     Data,
-    /// Replies, membership changes and closes. They have a limit of their own, so that a lane full of data never blocks
-    /// the replies whose processing would empty it.
+    /// Replies, membership changes and closes. They have a separate limit, so that a lane full of
+    /// data never blocks the replies that allow the lane to drain.
     Control,
 }
 
@@ -22,9 +22,9 @@ pub(crate) struct Lane<T> {
     queue: Mutex<Queue<T>>,
     /// Whether the queue contains messages. Exact while the lock is held, otherwise a hint.
     waiting: AtomicBool,
-    /// Counters since the start: data messages that the receiver has processed (`finished`), and control messages that
-    /// it has taken from the queue (`taken`). Both wrap; only their difference from the sender's counter of posted
-    /// messages is used.
+    /// Counters since the start: the data messages that the receiver has processed (`finished`),
+    /// and the control messages that it has taken from the queue (`taken`). Both wrap around. Only
+    /// their difference from the sender's counters of posted messages is used.
     pub(crate) finished: AtomicU32,
     pub(crate) taken: AtomicU32,
     /// Whether the sender was refused a credit and must be woken when one returns.
@@ -51,8 +51,8 @@ impl<T> Lane<T> {
         }
     }
 
-    /// Moves the messages of `batch` into the queue; `control` of them are control messages. Afterwards `batch` is
-    /// empty but keeps an allocated buffer.
+    /// Moves the messages of `batch` into the queue. `control` is the number of control messages
+    /// among them. Leaves `batch` empty, but with an allocated buffer.
     pub(crate) fn push(&self, batch: &mut VecDeque<T>, control: u32) {
         let mut queue = self.queue.lock();
         if queue.mail.is_empty() {
@@ -66,8 +66,8 @@ impl<T> Lane<T> {
 
     /// Moves all messages of the queue into `batch`, which must be empty.
     pub(crate) fn take(&self, batch: &mut VecDeque<T>) {
-        // If this load misses a concurrent push, the sender notifies the receiver after the push, so the message is not
-        // lost.
+        // If this load misses a concurrent push, the message is not lost, because the sender
+        // notifies the receiver after the push.
         if !self.waiting.load(Ordering::Relaxed) {
             return;
         }

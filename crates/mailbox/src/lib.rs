@@ -1,8 +1,9 @@
-//! The bounded queue between worker threads, with its wake.
+//! The bounded queue between worker threads, which also wakes sleeping receivers.
 //!
-//! A worker never waits for another and never touches another's state: it posts messages. Each ordered pair of workers
-//! has one first-in first-out lane. All messages that a worker posts to another one in a turn are pushed under one
-//! short lock, and the receiver swaps the whole queue out under another lock; the receiver is woken only if it sleeps.
+//! Workers communicate only by messages: a worker never waits for another worker and never accesses
+//! its state. Each ordered pair of workers has one first-in first-out lane. All messages that a
+//! worker posts to another worker in a turn are pushed under one short lock. The receiver swaps out
+//! the whole queue while it holds the same lock, and is woken only if it sleeps.
 //!
 //! The crate does not interpret messages except for their [`Class`].
 

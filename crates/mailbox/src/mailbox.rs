@@ -1,4 +1,4 @@
-//! One worker's end of all its lanes.
+//! One worker's end of all lanes from and to it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,8 +28,8 @@ impl Default for Options {
     }
 }
 
-/// Error: the limit of the message's class is reached in the lane, the credits for data or the maximum of control
-/// messages. Returns the message.
+/// The error if the lane has reached its limit for the message's class: the credits for data, or
+/// the maximum number of control messages. Contains the refused message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
@@ -41,7 +41,7 @@ impl<T> fmt::Display for Full<T> {
 
 impl<T: fmt::Debug> std::error::Error for Full<T> {}
 
-/// The lanes and wake flags, shared by the ends of all workers.
+/// The lanes and wake flags of all workers, shared by their ends.
 struct Mesh<T> {
     workers: usize,
     /// The lane from worker `a` to worker `b` has the index `a * workers + b`.
@@ -55,38 +55,41 @@ impl<T> Mesh<T> {
     }
 }
 
-/// This end's messages to one worker that are not flushed yet, with counters of all messages posted to it.
+/// The messages posted to one worker but not flushed yet, with counters of all messages posted to
+/// that worker.
 struct Outgoing<T> {
     batch: VecDeque<T>,
     batch_control: u32,
-    /// The numbers of data and control messages posted since the start. They wrap and are compared with the lane's
-    /// counters.
+    /// The numbers of data and control messages posted since the start. They wrap around and are
+    /// compared with the lane's counters.
     data_posted: u32,
     control_posted: u32,
 }
 
 /// A worker's end: posts messages to all workers and receives messages from all.
 ///
-/// In a turn, a worker takes messages with [`pop`](Self::pop) and processes them, posts messages with
-/// [`post`](Self::post), then calls [`flush`](Self::flush). Then [`sleep`](Self::sleep) returns whether the worker may
-/// wait, and after the wait it calls [`awake`](Self::awake).
+/// In a turn, a worker takes messages with [`pop`](Self::pop) and processes them, posts messages
+/// with [`post`](Self::post), and then calls [`flush`](Self::flush). After that,
+/// [`sleep`](Self::sleep) returns whether the worker may wait for events. After the wait, the
+/// worker calls [`awake`](Self::awake).
 pub struct Mailbox<T> {
     me: usize,
     mesh: Arc<Mesh<T>>,
     options: Options,
     outgoing: Vec<Outgoing<T>>,
-    /// The workers for which messages were posted and not flushed yet.
+    /// The workers that have posted but unflushed messages.
     dirty: Vec<usize>,
-    /// The messages taken from the lanes and not popped yet, by sender.
+    /// The messages taken from the lanes but not popped yet, by sender.
     incoming: Vec<VecDeque<T>>,
-    /// The number of messages in `incoming`, and the sender whose messages are popped at present.
+    /// The number of messages in `incoming`, and the sender whose messages are currently popped.
     incoming_count: usize,
     cursor: usize,
 }
 
 impl<T> Mailbox<T> {
-    /// Creates the ends for `workers` workers, all connected to each other and to themselves; end `i` belongs to worker
-    /// `i`. Other threads that send or receive messages use further ends.
+    /// Creates the ends for `workers` workers, all connected to each other and to themselves; end
+    /// `i` belongs to worker `i`. A thread that is not a worker but exchanges messages needs an
+    /// end, too.
     #[must_use]
     pub fn mesh(workers: usize, options: &Options) -> Vec<Self> {
         let mesh = Arc::new(Mesh {
@@ -133,8 +136,8 @@ impl<T> Mailbox<T> {
         self.mesh.workers
     }
 
-    /// Returns the number of data messages posted to worker `to` that it has not processed, at most the number of
-    /// credits.
+    /// Returns the number of data messages posted to worker `to` that it has not processed yet. It
+    /// never exceeds the number of credits.
     #[must_use]
     pub fn unfinished(&self, to: usize) -> u32 {
         let finished = self.mesh.lane(self.me, to).finished.load(Ordering::Acquire);
@@ -199,8 +202,10 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns the next message with the index of its sender; `None` if there is none. The messages of one sender come
-    /// in the order of posting. All messages taken from one sender are returned before those of the next sender.
+    /// Returns the next message with the index of its sender; `None` if there is none. Messages of
+    /// the same sender are returned in the order in which they were posted. After the messages are
+    /// taken from the lanes, all messages of one sender are returned before those of the next
+    /// sender.
     #[inline]
     pub fn pop(&mut self) -> Option<(usize, T)> {
         if self.incoming_count == 0 && !self.collect() {
@@ -224,12 +229,14 @@ impl<T> Mailbox<T> {
             self.mesh.lane(from, self.me).take(batch);
             self.incoming_count += batch.len();
         }
-        // The first sender rotates: otherwise a flood of messages from worker 0 would starve the other senders.
+        // The sender that comes first changes each time; otherwise a flood of messages from worker
+        // 0 would starve the other senders.
         self.cursor = (self.cursor + 1) % self.mesh.workers;
         self.incoming_count != 0
     }
 
-    /// Marks a data message from `from` as processed: its credit returns, and `from` is woken if it waits for one.
+    /// Marks a data message from `from` as processed. Its credit returns, and `from` is woken if it
+    /// waits for a credit.
     #[inline]
     pub fn done(&mut self, from: usize) {
         let lane = self.mesh.lane(from, self.me);
@@ -239,14 +246,15 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Prepares for a wait. Returns whether this end may wait: `false` if there may be messages to pop. If `true`, a
-    /// new message or the return of a refused credit ends the wait through [`Wake`].
+    /// Prepares for a wait. Returns `false` if this end must not wait, because there may be
+    /// messages to pop. After `true`, a new message or the return of a credit that was refused ends
+    /// the wait through [`Wake`].
     #[inline]
     pub fn sleep(&mut self) -> bool {
         self.incoming_count == 0 && self.mesh.wake_flags[self.me].sleep()
     }
 
-    /// Marks the wait as ended, so that senders don't wake this end any more.
+    /// Marks the wait as ended, so that senders no longer wake this end.
     #[inline]
     pub fn awake(&mut self) {
         self.mesh.wake_flags[self.me].awake();

@@ -1,6 +1,7 @@
-//! Two workers with one credit, under thousands of thread schedules chosen by a model checker. If a wake were lost,
-//! both would sleep, which the checker reports as a deadlock together with the schedule. Run by `cargo test -p
-//! veche-mailbox --features model --lib model_tests` and `make test`.
+//! Two workers with one credit, under thousands of thread schedules chosen by a model checker. If a
+//! wake were lost, both workers would sleep. The checker would report this as a deadlock, together
+//! with the schedule. Run by `cargo test -p veche-mailbox --features model --lib model_tests` and
+//! `make test`.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::{Class, Mailbox, Options, Wake};
 /// The number of schedules per model, for each of the checker's strategies.
 const ORDERS: usize = 3000;
 
-/// Messages per worker: enough for a credit to return twice while the sender that waits for it is about to sleep.
+/// Number of messages per worker. It is enough for a credit to return twice while the sender, which
+/// waits for it, is about to sleep.
 const MAIL: u32 = 4;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
@@ -31,7 +33,7 @@ fn one_credit() -> [Mailbox<u32>; 2] {
     ends.try_into().expect("two ends")
 }
 
-/// The wait of one worker, which only a wake ends: it has no timeout.
+/// A wait of one worker without a timeout, so that only a wake ends it.
 #[derive(Clone, Default)]
 struct Wait(Arc<(Mutex<bool>, Condvar)>);
 
@@ -55,7 +57,7 @@ impl Wait {
 /// The worker's next step after a turn.
 #[derive(PartialEq)]
 enum Next {
-    /// Takes another turn at once, as a worker does for a socket's event.
+    /// Takes another turn immediately, as a worker does after a socket event.
     Turn,
     /// Sleeps if the mailbox permits it.
     Sleep,
@@ -78,7 +80,7 @@ fn run(mut mailbox: Mailbox<u32>, mut turn: impl FnMut(&mut Mailbox<u32>) -> Nex
     }
 }
 
-/// Posts a number to the other worker in each turn; without a credit it waits.
+/// Posts a number to the other worker in each turn, and waits if it has no credit.
 #[derive(Default)]
 struct Source {
     sent: u32,
@@ -173,7 +175,8 @@ fn a_waiter_is_woken_although_another_took_the_credit() {
     });
 }
 
-/// Each worker sends data to the other and replies with control messages, which have reserved room.
+/// Each worker sends data to the other worker and replies with control messages, which have a
+/// separate limit.
 #[test]
 fn both_ways_with_answers() {
     const ANSWER: u32 = 1000;

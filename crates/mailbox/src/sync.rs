@@ -1,5 +1,5 @@
-//! Synchronisation types of a lane. They are the real ones or, with the feature `model`, those of a model checker that
-//! chooses which thread runs next. With that feature only the tests in `model_tests.rs` work.
+//! The synchronisation types of a lane. With the feature `model`, they are those of a model checker
+//! that chooses which thread runs next, and only the tests in `model_tests.rs` work.
 
 #[cfg(not(feature = "model"))]
 pub(crate) use parking_lot::Mutex;
@@ -15,7 +15,7 @@ pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
 mod model {
     use shuttle::sync::MutexGuard;
 
-    /// A mutex of the model checker with the interface of `parking_lot`'s.
+    /// A mutex of the model checker with the interface of `parking_lot::Mutex`.
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 

@@ -1,10 +1,11 @@
 //! The sleep flag of a receiver, which ensures that no message is missed and that a receiver is woken only if it
 //! sleeps.
 //!
-//! A sender first stores its message, then sets `notified`, then checks `sleeping`. The receiver first sets `sleeping`,
-//! then checks `notified`. All four operations are sequentially consistent, so at least one side sees the other: either the
-//! receiver stays awake or it is woken. (With acquire and release alone both could miss; this is the store-buffer
-//! case.)
+//! A sender first stores its message, then sets `notified`, then checks `sleeping`. The receiver
+//! first sets `sleeping`, then checks `notified`. All four operations are sequentially consistent,
+//! so at least one side sees the other's store: either the receiver stays awake or it is woken.
+//! (With acquire and release alone, both loads could miss the other side's store, as in the
+//! store-buffering litmus test.)
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -12,7 +13,7 @@ use std::sync::atomic::Ordering;
 use crate::Wake;
 use crate::sync::AtomicBool;
 
-/// The sleep flag of a receiver, set by all senders.
+/// The sleep flag of a receiver, which all its senders share.
 #[derive(Default)]
 pub(crate) struct WakeFlag {
     notified: AtomicBool,
@@ -26,11 +27,12 @@ impl WakeFlag {
         let _ = self.wake.set(wake);
     }
 
-    /// Called by any thread: notifies the receiver that its lanes have to be checked.
+    /// Notifies the receiver that it must check its lanes. Called by any thread.
     #[inline]
     pub(crate) fn notify(&self) {
         self.notified.store(true, Ordering::SeqCst);
-        // The load before the swap keeps the cache line of a busy receiver shared among the senders.
+        // The load before the swap avoids writes while the receiver is busy, so that all senders
+        // can share the cache line.
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
             // The function is set, because a receiver sleeps only after `attach`.
             if let Some(wake) = self.wake.get() {
@@ -61,7 +63,7 @@ impl WakeFlag {
         true
     }
 
-    /// Called by the receiver: marks its wait as ended, whatever ended it.
+    /// Called by the receiver: marks its wait as ended, for whatever reason.
     #[inline]
     pub(crate) fn awake(&self) {
         if self.sleeping.load(Ordering::Relaxed) {

@@ -250,7 +250,8 @@ fn an_end_knows_its_number_and_how_many_there_are() {
     assert_eq!(Full(7).to_string(), "the lane to that worker is full");
 }
 
-/// A wake that must not be lost: the sleeping worker waits to receive from an `mpsc` channel with one slot.
+/// The waker of a test: it sends to an `mpsc` channel with one slot, on which the sleeping worker
+/// waits.
 struct Unpark(mpsc::SyncSender<()>);
 
 impl Wake for Unpark {
@@ -259,7 +260,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Signals to the other threads that the owning thread has panicked; otherwise they would wait for its credits forever.
+/// Tells the other threads that the owning thread has panicked; otherwise they would wait forever
+/// for its credits.
 struct Failure(Arc<AtomicBool>);
 
 impl Drop for Failure {
@@ -270,8 +272,9 @@ impl Drop for Failure {
     }
 }
 
-/// Three workers pass data around a ring with few credits and sleep whenever they have nothing to do. If a wake for a
-/// message or for a credit were lost, a worker would sleep forever; the timeout of its wait turns that into a panic.
+/// Three workers pass data around a ring with few credits, and sleep whenever they have nothing to
+/// do. If a wake for a message or a credit were lost, a worker would sleep until its timeout and
+/// then panic.
 #[test]
 fn no_wake_is_lost() {
     const WORKERS: usize = 3;
@@ -304,7 +307,7 @@ fn no_wake_is_lost() {
                     if starved && mailbox.has_credit(to) {
                         starved = false;
                     }
-                    // Batches of different sizes vary the point at which each worker sleeps.
+                    // The batch size varies, so that workers go to sleep at different points.
                     for _ in 0..(sent % 5) + 1 {
                         if sent < MAIL && !starved {
                             if mailbox.post(to, Class::Data, sent).is_err() {

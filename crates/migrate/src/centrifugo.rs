@@ -12,10 +12,10 @@ use super::settings::SettingsTree;
 /// The port that Centrifugo listens on by default.
 const PORT: u16 = 8000;
 
-/// The port of the internal listener if Centrifugo has no internal port.
+/// The port of Veche's internal listener, if Centrifugo has no separate internal port.
 const INTERNAL: u16 = 9000;
 
-/// The path suffixes of transports.
+/// The transports, with the default paths of their endpoints.
 const TRANSPORTS: [(&str, &str); 6] = [
     ("websocket", "/connection/websocket"),
     ("http_stream", "/connection/http_stream"),
@@ -25,7 +25,7 @@ const TRANSPORTS: [(&str, &str); 6] = [
     ("uni_sse", "/connection/uni_sse"),
 ];
 
-/// Settings of Centrifugo that have no effect in Veche, or that need no counterpart.
+/// Settings of Centrifugo that are dropped without a note, because Veche does not need them.
 const NEEDLESS: [&str; 16] = [
     "admin.secret",
     "admin.handler_prefix",
@@ -97,7 +97,8 @@ fn server(settings: &mut SettingsTree, draft: &mut ConfigDraft) {
     draft.set_text("log_file", settings.text("log.file"));
 }
 
-/// Adds the listeners. Returns whether Centrifugo has a separate internal port, which then serves the API.
+/// Adds the listeners. Returns whether Centrifugo has a separate internal port. If so, the API is
+/// served only there.
 fn listeners(settings: &mut SettingsTree, draft: &mut ConfigDraft) -> bool {
     let port = |number: Option<u64>| number.and_then(|number| u16::try_from(number).ok());
     let public_port = port(settings.number("http_server.port")).unwrap_or(PORT);
@@ -190,7 +191,7 @@ fn tls(settings: &mut SettingsTree, draft: &mut ConfigDraft) {
     }
 }
 
-/// The section's lines about token keys and required claims.
+/// The lines of a section that configure token keys and required claims.
 struct TokenSettings {
     header: &'static str,
     lines: Vec<(&'static str, String)>,
@@ -203,7 +204,8 @@ struct Files {
     pem: &'static str,
 }
 
-/// Connection tokens: the path of their settings in Centrifugo's file, the section in ours, the files for their keys.
+/// For connection tokens: the path of their settings in Centrifugo's file, the section in Veche's
+/// configuration, and the names of the key files.
 const CONNECTIONS: (&str, &str, Files) = (
     "client.token",
     "[jwt]",
@@ -214,7 +216,7 @@ const CONNECTIONS: (&str, &str, Files) = (
     },
 );
 
-/// The same for subscription tokens, if they have separate keys.
+/// The same for subscription tokens, which may have separate keys.
 const SUBSCRIPTIONS: (&str, &str, Files) = (
     "client.subscription_token",
     "[subscription_jwt]",
@@ -271,7 +273,7 @@ impl TokenSettings {
         let (setting, value) = found.into_iter().next()?;
         let mut lines = vec![(setting, string_literal(&value))];
         lines.extend(previous);
-        // As in Centrifugo: tokens without an expiry are valid.
+        // Tokens without an expiry stay valid, as in Centrifugo.
         lines.push(("require_exp", "false".to_owned()));
         for name in ["audience", "issuer"] {
             let values = settings.list(&path(name));
@@ -292,7 +294,7 @@ impl TokenSettings {
     }
 }
 
-/// The hooks found in the configuration, as URLs and options.
+/// The URLs and options of the hooks in the configuration.
 #[derive(Default)]
 struct HookSettings {
     urls: Vec<(&'static str, String)>,
@@ -357,7 +359,7 @@ impl HookSettings {
     }
 }
 
-/// Returns the identity of clients by their handshake.
+/// Returns the setting that determines how clients are identified by their handshake.
 fn identity(
     settings: &mut SettingsTree,
     has_tokens: bool,
@@ -377,7 +379,7 @@ fn identity(
     }
 }
 
-/// Returns which clients of a route with tokens may be anonymous.
+/// Returns which clients may be anonymous on a route that uses tokens; `None` if none may be.
 fn anonymous(settings: &mut SettingsTree) -> Option<&'static str> {
     let without_tokens = settings.flag("client.allow_anonymous_connect_without_token");
     let never = settings.flag("client.disallow_anonymous_connection_tokens");
@@ -446,7 +448,7 @@ fn clients(settings: &mut SettingsTree, identity: &str, draft: &mut ConfigDraft)
     }
 }
 
-/// Adds the route of the API, unless the API has a listener of its own.
+/// Adds the route of the API, unless a separate listener serves the API.
 fn api(settings: &mut SettingsTree, has_key: bool, is_apart: bool, draft: &mut ConfigDraft) {
     let prefix = settings.text("http_api.handler_prefix");
     let prefix = prefix.unwrap_or_else(|| "/api".to_owned());
@@ -518,7 +520,7 @@ fn channels(
     }
 }
 
-/// Notes the settings without a counterpart.
+/// Adds a note for each remaining setting that has no counterpart.
 fn rest(settings: &mut SettingsTree, draft: &mut ConfigDraft) {
     settings.skip(&NEEDLESS);
     if settings

@@ -1,4 +1,5 @@
-//! A configuration under construction: its sections, its secrets, and notes for the person who checks it.
+//! A configuration under construction: its sections, its secrets, and notes for the administrator
+//! who checks it.
 
 use std::fmt;
 
@@ -8,9 +9,9 @@ struct Section {
     lines: Vec<String>,
 }
 
-/// A secret for a separate file.
+/// A secret that is written to a separate file.
 pub(super) struct SecretFile {
-    /// The setting that contained it.
+    /// The setting that contained the secret.
     pub(super) setting: String,
     pub(super) file: &'static str,
     pub(super) content: String,
@@ -66,7 +67,7 @@ impl ConfigDraft {
         });
     }
 
-    /// Adds a note for the person who checks the configuration.
+    /// Adds a note for the administrator who checks the configuration.
     pub(super) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }

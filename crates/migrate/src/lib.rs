@@ -1,7 +1,7 @@
 //! `veche migrate`: creates a `veche.toml` from the configuration of another server.
 //!
-//! The crate knows the other server's settings and the names of Veche's settings. It does not check its output; `veche check`
-//! does that.
+//! The crate translates the other server's settings into Veche's settings. It does not check the
+//! result, which `veche check` does.
 
 #![forbid(unsafe_code)]
 
@@ -81,7 +81,7 @@ fn read(source: &Path) -> Result<String, CommandFailure> {
     text.map_err(|error| CommandFailure::new(Exit::Failed, format!("{}: {error}", shown(source))))
 }
 
-/// Parses JSON, or else TOML.
+/// Parses a text as JSON if it begins with `{`, otherwise as TOML.
 fn parse(text: &str) -> Result<Value, String> {
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|error| error.to_string());
@@ -98,7 +98,8 @@ fn write(output: &Path, draft: &ConfigDraft) -> Result<(), CommandFailure> {
         .secrets()
         .iter()
         .map(|secret| folder.join(secret.file));
-    // Nothing is written if any of the files exists; otherwise a second attempt would fail because of the files of the first.
+    // Writes nothing if any of the files exists. Otherwise an incomplete attempt would leave files
+    // that make the next attempt fail.
     for file in files.chain([output.to_owned()]) {
         if fs::symlink_metadata(&file).is_ok() {
             let why = format!("{}: File exists; nothing was written", shown(&file));

@@ -3,18 +3,19 @@
 use super::draft::{ConfigDraft, string_literal};
 use super::settings::SettingsTree;
 
-/// Properties of the rest of the configuration that affect namespaces.
+/// The parts of the remaining configuration that affect namespaces.
 pub(super) struct NamespaceContext {
     /// Whether the configuration has token keys.
     pub(super) has_tokens: bool,
-    /// Whether there are hooks for subscriptions and publications.
+    /// Whether there are hooks for subscriptions, and for publications.
     pub(super) asks_to_subscribe: bool,
     pub(super) asks_to_publish: bool,
     /// The default lifetime of positions.
     pub(super) position_ttl: Option<String>,
 }
 
-/// Options that have no setting in Veche, because they always apply where possible or are covered by other settings.
+/// Options that are dropped without a note, because Veche always behaves like this where possible,
+/// or because other settings cover them.
 const ALWAYS: [&str; 10] = [
     "force_positioning",
     "allow_positioning",
@@ -54,7 +55,8 @@ pub(super) fn namespace(
         }
     }
     if presence || join_leave {
-        // Without a delay, each connection produces its own join and leave events, as in Centrifugo.
+        // Without a leave delay, each connection has its own join and leave events, as in
+        // Centrifugo.
         draft.set("leave_delay", string_literal("off"));
     }
     if options.flag("allow_tags_filter") {
@@ -69,7 +71,8 @@ pub(super) fn namespace(
     }
 }
 
-/// Sets the clients that may read the history or presence of channels that have it. By default no client may.
+/// Sets which clients may read the history or the presence of a channel that has it. By default, no
+/// client may.
 fn readers(
     shown: &str,
     what: &str,
@@ -89,7 +92,7 @@ fn readers(
     }
 }
 
-/// Adds the settings of the history; returns whether channels have one.
+/// Adds the history settings. Returns whether channels have history.
 fn history(
     shown: &str,
     options: &mut SettingsTree,
@@ -128,8 +131,8 @@ fn history(
     true
 }
 
-/// Returns whether all clients have a permission. In Centrifugo the option for anonymous clients only extends the option for
-/// clients.
+/// Returns whether all clients have a permission. In Centrifugo, the option for anonymous clients
+/// has an effect only together with the option for clients.
 fn is_for_client(
     shown: &str,
     what: &str,
@@ -154,7 +157,7 @@ fn access(
     namespace_context: &NamespaceContext,
     draft: &mut ConfigDraft,
 ) {
-    // Both the old and the new name are supported.
+    // An option may have its old or its new name.
     let asks = |options: &mut SettingsTree, old, new| options.flag(old) | options.flag(new);
     let asks_to_subscribe = asks(options, "proxy_subscribe", "subscribe_proxy_enabled");
     let asks_to_publish = asks(options, "proxy_publish", "publish_proxy_enabled");

@@ -1,8 +1,8 @@
-//! The paths of Centrifugo 5's settings in version 6.
+//! Maps the settings of Centrifugo 5 to their paths in version 6.
 
 use super::settings::SettingsTree;
 
-/// Objects that only version 6 has.
+/// Objects that exist only in configurations of version 6.
 const OBJECTS: [&str; 8] = [
     "client",
     "channel",
@@ -249,7 +249,7 @@ const NAMES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Switches of version 5 that are objects of the same name in version 6.
+/// Flags of version 5. In version 6, objects have these names.
 const SWITCHES: [&str; 9] = [
     "admin",
     "health",

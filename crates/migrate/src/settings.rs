@@ -1,4 +1,5 @@
-//! The settings of a parsed configuration. Each setting is removed when it is read, so the remaining ones have no counterpart.
+//! The settings of a parsed configuration. A setting is removed when it is read, so the settings
+//! that remain have no counterpart in Veche.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 /// A tree of settings. Empty values (`false`, `0`, `""`) count as absent.
 pub(super) struct SettingsTree {
     root: Value,
-    /// The names of renamed settings as they are in the file, by their new path.
+    /// The names of renamed settings in the file, by their new paths.
     names: HashMap<String, String>,
 }
 
@@ -106,7 +107,7 @@ impl SettingsTree {
         }
     }
 
-    /// Removes settings that have no effect in Veche, or always apply.
+    /// Removes settings that need no counterpart in Veche.
     pub(super) fn skip(&mut self, paths: &[&str]) {
         for path in paths {
             self.take(path);
@@ -149,7 +150,8 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Parses a duration in Go's format to milliseconds; plain numbers are seconds.
+/// Parses a duration in Go's format and returns milliseconds. A plain number is a number of
+/// seconds.
 fn milliseconds(text: &str) -> Option<u64> {
     if let Ok(seconds) = text.parse::<u64>() {
         return seconds.checked_mul(1_000);

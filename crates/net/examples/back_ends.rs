@@ -25,14 +25,16 @@ use veche_net::{
     Buffer, ConnectionId, Driver, DriverEvent, Epoll, ListenOptions, Options, Uring, Waker, bind,
 };
 
-/// Time for messages in flight to settle when a pair is stopped.
+/// Time to wait for messages in flight after a pair was stopped.
 const REST: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy)]
 enum Case {
-    /// Each message is sent back: connections, bytes, in flight on each.
+    /// Each message is sent back. Fields: number of connections, bytes per message, messages in
+    /// flight per connection.
     Echo(usize, usize, usize),
-    /// A message of the first connection is sent to all others: connections, bytes.
+    /// A message of the first connection is sent to all other connections. Fields: number of
+    /// connections, bytes per message.
     FanOut(usize, usize),
 }
 
@@ -48,7 +50,8 @@ impl Case {
         }
     }
 
-    /// Returns the duration of a slice, long enough to serve each connection many times.
+    /// Returns the duration of one measurement, which is long enough to serve each connection many
+    /// times.
     fn slice(self) -> Duration {
         Duration::from_millis(if self.connections() > 2000 { 1000 } else { 300 })
     }
@@ -78,7 +81,7 @@ fn processor_ns(thread: u32) -> u64 {
 fn pin(core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
-    // With a single core, both share it.
+    // On a machine with a single core, this fails and all threads share the core.
     let _ = sched_setaffinity(None, &set);
 }
 
@@ -86,7 +89,7 @@ fn pin(core: usize) {
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
-    /// True while messages are sent, false while they are held back.
+    /// Whether messages are sent. While `false`, clients hold them back.
     is_on: AtomicBool,
     /// Id of the server's thread.
     server: AtomicU32,
@@ -143,12 +146,13 @@ fn load(case: Case, address: SocketAddr, shared: &Shared, ready: impl FnOnce(Wak
     ready(driver.waker());
     let message = Bytes::from(vec![5; case.bytes()]);
     let mut all: Vec<ConnectionId> = Vec::new();
-    // Buffers held back until it is this pair's turn.
+    // Messages held back while another pair is measured.
     let mut kept: Vec<(ConnectionId, Buffer)> = Vec::new();
     let (mut received, mut told) = (0, 0);
     let (mut asked, mut open) = (0, 0);
     while !shared.is_over.load(Ordering::Relaxed) {
-        // One after another, so that the server knows which is the first.
+        // Connections are opened one after another, so that the server knows which one is the
+        // first.
         if asked == open && open < case.connections() {
             all.push(driver.connect(address).expect("a descriptor"));
             asked += 1;
@@ -233,7 +237,7 @@ impl Pair {
         pair
     }
 
-    /// Runs for a slice and returns the server's CPU time per message in nanoseconds.
+    /// Runs one measurement. Returns the server's CPU time per message in nanoseconds.
     fn run(&self) -> f64 {
         let look = || {
             let server = self.shared.server.load(Ordering::Relaxed);
@@ -267,7 +271,7 @@ impl Pair {
     }
 }
 
-/// A pair in a separate process, which runs a slice for each line it reads.
+/// A pair in a separate process. It runs one measurement for each line that it reads.
 struct Process {
     child: Child,
     orders: ChildStdin,
@@ -294,7 +298,8 @@ impl Process {
         }
     }
 
-    /// Returns the server's CPU time per message during a slice, in nanoseconds.
+    /// Runs one measurement in the process. Returns the server's CPU time per message in
+    /// nanoseconds.
     fn run(&mut self) -> f64 {
         self.orders.write_all(b"\n").expect("it reads");
         let answer = self.answers.next().expect("it answers").expect("text");

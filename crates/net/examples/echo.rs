@@ -1,7 +1,8 @@
 //! Echo on the epoll back end without a protocol: measures the cost of the event loop itself.
 //!
-//! Start it with `cargo run --release --example echo -- [ADDRESS] [RECEIVE_KIB]` and connect any client that sends and
-//! reads. Every two seconds it prints the CPU time per receive and per KiB, including the send.
+//! Start the server with `cargo run --release --example echo -- [ADDRESS] [RECEIVE_KIB]` and
+//! connect any client that sends and reads. Every two seconds, it prints the CPU time per receive
+//! and per KiB. The time includes that of the send.
 
 use std::net::SocketAddr;
 
@@ -46,7 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     if let Some(buffer) = driver.send(id, Buffer::Owned(out), false) {
                         spare.extend(buffer.reclaim());
                     }
-                    // A peer that does not read gets no further data until it does.
+                    // If a peer does not read its echoes, nothing more is received from it until it
+                    // does.
                     if driver.unsent(id) > driver.options().low_water_bytes {
                         driver.pause(id);
                     }

@@ -1,4 +1,5 @@
-//! Listeners: accepting in batches, pausing, and running out of descriptors. Shared by all socket back ends.
+//! Accepts connections in batches, pauses listeners, and backs off when descriptors have run out.
+//! Shared by all socket back ends.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -53,7 +54,7 @@ pub(crate) trait AcceptBackEnd: SocketBackEnd {
     /// Accepts waiting connections up to the limit of a turn.
     fn accept(&mut self, id: ListenerId, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         for _ in 0..self.base().options.accepts_max {
-            // The sink may pause the listener between two connections.
+            // The sink may have paused the listener after the previous connection.
             if !self.is_accepting(id) {
                 return;
             }
@@ -67,7 +68,7 @@ pub(crate) trait AcceptBackEnd: SocketBackEnd {
                     };
                     sink(self, event);
                 }
-                // Another process or worker was faster, or no more are waiting.
+                // No more connections are waiting, or another process or worker has accepted them.
                 Err(Errno::AGAIN) => return,
                 Err(errno) if is_connection_error(errno) => {}
                 Err(errno) => return self.stall(id, errno, sink),
@@ -99,8 +100,8 @@ pub(crate) trait AcceptBackEnd: SocketBackEnd {
     }
 }
 
-/// Returns whether an error concerns only the connection that was taken off the backlog: accept(2) says to continue
-/// with the next.
+/// Returns whether an error concerns only the connection that was taken off the backlog. According
+/// to accept(2), the next connection should then be accepted.
 fn is_connection_error(errno: Errno) -> bool {
     matches!(
         errno,

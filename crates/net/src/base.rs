@@ -1,7 +1,7 @@
-//! The common parts of the socket back ends: transports, timers, listeners that back off, and events not delivered to
-//! the sink yet.
+//! The common parts of the socket back ends: transports, timers, listeners that back off, and
+//! events that were not delivered to the sink yet.
 //!
-//! It neither waits nor watches descriptors; this is where the back ends differ.
+//! This module neither waits nor watches descriptors, because the back ends do this differently.
 
 use std::io;
 use std::mem;
@@ -16,7 +16,7 @@ use crate::timer::Wheel;
 use crate::transport::{TransportState, Transports};
 use crate::{Buffer, CloseReason, ConnectionId, Detached, DriverEvent, ListenerId, Options, Waker};
 
-/// An event caused by a call and not delivered to the sink yet.
+/// An event that a call has caused and that was not delivered to the sink yet.
 #[derive(Debug)]
 pub(crate) enum PendingEvent {
     Sent(ConnectionId, Buffer),
@@ -40,10 +40,10 @@ pub(crate) struct DriverBase {
 }
 
 impl DriverBase {
-    /// Creates the state; keeps at most `spare_queues_max` queues for reuse.
+    /// Creates the state, which keeps at most `spare_queues_max` queues for reuse.
     ///
     /// # Errors
-    /// No descriptor for the waker.
+    /// The process has no descriptor left for the waker.
     pub(crate) fn new(options: Options, spare_queues_max: usize) -> io::Result<Self> {
         let now_ms = socket::now_ms();
         Ok(Self {
@@ -60,11 +60,11 @@ impl DriverBase {
         })
     }
 
-    /// Starts to connect. The inner result has an immediate failure, if there is one; otherwise an event of the new
-    /// transport reports the outcome.
+    /// Starts to connect. The inner result contains an immediate failure, if any. Otherwise an
+    /// event of the new transport reports the outcome.
     ///
     /// # Errors
-    /// No descriptor, or `from` is not a local address.
+    /// No descriptor is left, or `from` is not a local address.
     pub(crate) fn connect(
         &mut self,
         addr: SocketAddr,
@@ -109,8 +109,8 @@ impl DriverBase {
     #[inline]
     pub(crate) fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
         if self.transports.live(id).is_some() {
-            // A timer never fires again in the millisecond that is being processed: a sink that sets the same timer
-            // repeatedly must not prolong the turn.
+            // A timer does not fire in the millisecond that is being processed; otherwise a sink
+            // that repeatedly sets the same timer could prolong the turn.
             let deadline_ms = deadline_ms.max(self.now_ms + 1);
             self.wheel.set(&mut self.transports, id.index, deadline_ms);
         }
@@ -123,8 +123,8 @@ impl DriverBase {
         }
     }
 
-    /// Pauses a listener because descriptors or memory have run out; otherwise its waiting connections would make the
-    /// loop spin.
+    /// Pauses a listener because descriptors or memory have run out. Without the pause, its waiting
+    /// connections would make the loop spin.
     #[cold]
     pub(crate) fn back_off(&mut self, listener: ListenerId) {
         if !self.is_backing_off(listener) {
@@ -176,7 +176,8 @@ pub(crate) trait SocketBackEnd: Sized {
         }
     }
 
-    /// Delivers the events caused by calls so far; those caused by the sink come in the next turn.
+    /// Delivers the events that calls have caused so far. Events caused by the sink are delivered
+    /// in the next turn.
     fn deliver_pending(&mut self, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         let mut pending = mem::take(&mut self.base().pending);
         for event in pending.drain(..) {

@@ -5,9 +5,9 @@ use bytes::Bytes;
 /// Bytes to send, owned by one transport or shared by several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// Owned by this transport; the vector is reusable once it is returned.
+    /// Owned by one transport. The vector can be reused when the buffer is returned.
     Owned(Vec<u8>),
-    /// Shared by many transports: one encoding of one publication.
+    /// Shared by many transports, for example the encoding of a publication.
     Shared(Bytes),
 }
 
@@ -36,7 +36,7 @@ impl Buffer {
         self.as_slice().is_empty()
     }
 
-    /// Returns the vector for reuse; drops shared bytes.
+    /// Returns the vector of an owned buffer for reuse. Drops shared bytes and returns `None`.
     #[inline]
     #[must_use]
     pub fn reclaim(self) -> Option<Vec<u8>> {

@@ -1,12 +1,14 @@
-//! A driver for tests that makes any driver badly timed.
+//! A driver for tests that wraps another driver and delays its events.
 //!
-//! It completes late and in parts, as a completion queue may: received bytes arrive in odd pieces and turns after the
-//! kernel had them, some even after `pause`; sends are kept for some turns, go out in pieces and are returned as `Sent`;
-//! `Accepted`, `Ended` and `Closed` are late. It keeps every guarantee of [`Driver`] and no other, so code that runs on
-//! it does not depend on epoll's habits. All randomness comes from one seed. Speed is not a goal.
+//! Operations complete late and in parts, as with a completion queue. Received bytes are delivered
+//! in pieces of random size, some turns after the kernel had them and sometimes even after `pause`.
+//! Sends are kept for some turns, are sent in pieces, and are returned by `Sent`. `Accepted`,
+//! `Ended` and `Closed` are late. The driver keeps the guarantees of [`Driver`] and no others, so
+//! code that works on it does not depend on the behaviour of epoll. All randomness comes from one
+//! seed. Speed is not a goal.
 //!
-//! A transport has another id here than in the inner driver, which may reuse its own before `Closed` has been
-//! delivered.
+//! A transport's id differs from its id in the inner driver, which may reuse an id before `Closed`
+//! has been delivered.
 
 mod link;
 
@@ -40,7 +42,7 @@ pub struct Delayed<D> {
 }
 
 impl<D: Driver> Delayed<D> {
-    /// Wraps `driver`; equal seeds make equal choices.
+    /// Wraps `driver`. The same seed makes the same random choices.
     #[must_use]
     pub fn new(driver: D, seed: u64) -> Self {
         Self {
@@ -76,7 +78,7 @@ impl<D: Driver> Delayed<D> {
             .filter(|link| link.generation == id.generation && link.live)
     }
 
-    /// Returns the turn in which a current event is delivered.
+    /// Returns the turn in which an event that arrives now is delivered.
     fn delivery_turn(&mut self) -> u64 {
         self.turn + self.rng.u64(0..=LATE_TURNS_MAX)
     }
@@ -97,8 +99,8 @@ impl<D: Driver> Delayed<D> {
     fn advance_sends(&mut self, index: u32) {
         let link = &mut self.links[index as usize];
         link.advance_sends(self.turn, &mut self.rng, &mut self.driver);
-        // The inner driver is paused while enough bytes are held for the caller, so that they pile up in neither
-        // driver.
+        // The inner driver is paused while enough bytes are held for the caller, so that bytes
+        // accumulate in neither driver.
         if let Some(below) = link.below {
             if link.wants_bytes() {
                 self.driver.resume(below);
@@ -155,7 +157,7 @@ impl<D: Driver> Delayed<D> {
     }
 }
 
-/// The parts of an event that outlive the call.
+/// An event without borrowed data, so that it can be delivered later.
 enum OwnedEvent {
     Transport(ConnectionId, Arrival),
     Timer(ConnectionId),
@@ -191,7 +193,7 @@ impl<D: Driver> Driver for Delayed<D> {
         if buffer.is_empty() || link.shutdown {
             return Some(buffer);
         }
-        // Some sends go out immediately, as with epoll: callers must cope with both cases.
+        // Some sends complete immediately, as with epoll, because callers must handle both cases.
         if at_once
             && let Some(below) = link.below
             && link.sends.is_empty()
@@ -316,7 +318,8 @@ impl<D: Driver> Driver for Delayed<D> {
                     OwnedEvent::Stalled(listener, errno)
                 }
                 DriverEvent::Woken => OwnedEvent::Woken,
-                // This driver derives these events from its own unsent bytes.
+                // These events are not passed on: this driver derives them from its own count of
+                // unsent bytes.
                 DriverEvent::Sent { .. }
                 | DriverEvent::Progressed { .. }
                 | DriverEvent::Drained { .. } => return,

@@ -1,8 +1,8 @@
-//! The limit on open descriptors, raised as far as permitted.
+//! Raises the limit on open descriptors as far as permitted.
 //!
-//! Each connection takes a descriptor, and the usual soft limit of 1,024 exists for programs that use `select`. The
-//! server process inherits the limit from the supervisor and derives its connection cap from it; so do the processes of
-//! the load tester.
+//! Each connection takes a descriptor, and the usual soft limit of 1,024 exists for programs that
+//! use `select`. The server process inherits the limit from the supervisor and derives its maximum
+//! number of connections from it. The processes of the load tester do the same.
 
 use std::io;
 

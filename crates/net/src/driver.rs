@@ -1,7 +1,8 @@
 //! The interface between a worker and its sockets.
 //!
-//! The trait permits both a readiness loop (epoll) and a completion loop (io_uring) without a difference to its users:
-//! bytes are lent for one call, `send` takes the buffer and returns it when it is done, `close` is complete only with
+//! The trait permits both a readiness loop (epoll) and a completion loop (io_uring) without a
+//! difference to its users: received bytes are borrowed for one call, `send` takes ownership of the
+//! buffer and returns it when the send is complete, and `close` is complete only with
 //! [`DriverEvent::Closed`].
 
 use std::io;
@@ -14,8 +15,8 @@ use veche_types::ConnectionId;
 
 use crate::{Buffer, Options, Waker};
 
-/// Maximum number of bytes of one transport that [`DriverEvent::Received`] may still bring after [`Driver::pause`], because
-/// the back end has them already. Epoll: none.
+/// Maximum number of bytes of one transport that [`DriverEvent::Received`] may still deliver after
+/// [`Driver::pause`], because the back end has already received them. Epoll delivers none.
 pub const RECEIVE_AFTER_PAUSE_MAX: usize = 64 * 1024;
 
 /// A listening socket of a driver, numbered from 0 in the order of the [`Driver::listen`] calls.
@@ -27,7 +28,7 @@ pub struct ListenerId(pub u32);
 pub enum CloseReason {
     /// The owner called [`Driver::close`].
     Requested,
-    /// The peer reset the connection, or had closed it when data was sent.
+    /// The peer reset the connection, or had already closed it when data was sent.
     Reset,
     /// No process listens at the address of [`Driver::connect`].
     Refused,
@@ -55,12 +56,13 @@ pub struct Detached {
     pub socket: OwnedFd,
     /// Received bytes that were not delivered, in order.
     pub received: Vec<u8>,
-    /// Bytes passed to `send` that the kernel has not taken, in order.
+    /// Bytes passed to `send` that the kernel has not accepted, in order.
     pub unsent: Vec<u8>,
 }
 
-/// An event. For each transport `Accepted` or `Connected` comes first, and `Closed` last and exactly once; no
-/// `Received` follows `Ended`; after a call of [`Driver::close`] only `Closed` follows.
+/// An event. The first event of a transport is `Accepted` or `Connected`, unless a connect fails.
+/// The last one is `Closed`, which is delivered exactly once. No `Received` follows `Ended`. After
+/// a call of [`Driver::close`], only `Closed` follows.
 #[derive(Debug)]
 pub enum DriverEvent<'a> {
     /// A listener accepted a connection.
@@ -72,8 +74,9 @@ pub enum DriverEvent<'a> {
         /// Address of the peer, as seen by the kernel.
         peer: SocketAddr,
     },
-    /// A listener can't accept connections because descriptors or memory have run out. It pauses and retries after
-    /// [`Options::accept_retry_ms`]; this event is reported once for each attempt.
+    /// A listener can't accept connections because descriptors or memory have run out. It pauses
+    /// and retries after [`Options::accept_retry_ms`]. The event is reported for each failed
+    /// attempt.
     AcceptStalled {
         /// Id of the paused listener.
         listener: ListenerId,
@@ -89,38 +92,40 @@ pub enum DriverEvent<'a> {
     Received {
         /// Transport that received the bytes.
         id: ConnectionId,
-        /// Lent for the call; the receiver may overwrite the bytes (unmask in place).
+        /// The bytes, borrowed for this call. The receiver may overwrite them, for example to
+        /// unmask them in place.
         bytes: &'a mut [u8],
     },
-    /// The peer sent FIN: it will send no more, but may still receive.
+    /// The peer sent FIN, so it sends no more data. It may still receive.
     Ended {
         /// Transport that will receive no more.
         id: ConnectionId,
     },
-    /// A buffer passed to [`Driver::send`] is complete: the kernel has accepted all of it. Buffers are returned in the
-    /// order of the sends.
+    /// A buffer passed to [`Driver::send`] is complete, because the kernel has accepted all of it.
+    /// Buffers are returned in the order in which they were sent.
     Sent {
-        /// Transport that the buffer was sent on.
+        /// Transport on which the buffer was sent.
         id: ConnectionId,
         /// The buffer as passed to `send`.
         buffer: Buffer,
     },
-    /// [`Driver::unsent`] fell, but no buffer is complete and low water is not reached: a part of a large send went
-    /// out. Reported at most once per attempt to send.
+    /// A part of a large send was accepted: [`Driver::unsent`] fell, but no buffer is complete and
+    /// the low-water mark is not reached. Reported at most once per attempt to send.
     Progressed {
         /// Transport that sent a part.
         id: ConnectionId,
     },
-    /// [`Driver::unsent`] fell to or below [`Options::low_water_bytes`] after having been above it: once per crossing.
+    /// [`Driver::unsent`] fell from above [`Options::low_water_bytes`] to this value or below it.
+    /// Reported once per crossing.
     Drained {
         /// Transport whose queue has fallen.
         id: ConnectionId,
     },
-    /// The end of an id, which is free for reuse when the sink returns.
+    /// The transport has ended. Its id may be reused after the sink returns.
     Closed {
         /// Transport that has ended.
         id: ConnectionId,
-        /// The reason of the end.
+        /// Why the transport has ended.
         reason: CloseReason,
     },
     /// The transport's timer reached its deadline and is no longer set.
@@ -134,18 +139,21 @@ pub enum DriverEvent<'a> {
 
 /// The sockets and timers of a worker, owned by one thread.
 ///
-/// Any call may be made from inside the sink of [`turn`](Self::turn), and none calls the sink: events caused by a call
-/// come later in this turn or in the next, which then does not wait.
+/// Any other method may be called from inside the sink of [`turn`](Self::turn), and none calls the
+/// sink. Events caused by a call are delivered later in this turn, or in the next turn, which then
+/// does not wait.
 ///
-/// A call on an id that is stale, or whose `close` was called, does nothing: `send` returns the buffer, `unsent` is 0.
+/// A call with a stale id, or with an id whose `close` was called, has no effect: `send` returns
+/// the buffer, and `unsent` returns 0.
 pub trait Driver: Sized {
-    /// Takes over a listening socket (see [`bind`](crate::bind)) and starts to accept. The socket is made non-blocking.
+    /// Takes ownership of a listening socket (see [`bind`](crate::bind)) and starts to accept
+    /// connections. Makes the socket non-blocking.
     ///
     /// # Errors
-    /// The registration failed.
+    /// The socket can't be registered with the kernel.
     fn listen(&mut self, socket: OwnedFd) -> io::Result<ListenerId>;
 
-    /// Stops accepting: new connections wait in the kernel's backlog.
+    /// Stops accepting. New connections wait in the kernel's backlog.
     fn pause_accept(&mut self, listener: ListenerId);
 
     /// Resumes accepting after [`pause_accept`](Self::pause_accept).
@@ -154,79 +162,89 @@ pub trait Driver: Sized {
     /// Opens a connection. `Connected` or `Closed` follows; sends before that are queued.
     ///
     /// # Errors
-    /// No descriptor or memory for one more socket.
+    /// There is no descriptor or memory left for another socket.
     fn connect(&mut self, addr: SocketAddr) -> io::Result<ConnectionId> {
         self.connect_from(addr, None)
     }
 
-    /// Like [`connect`](Self::connect), from a given local address: each has its own ports towards `addr`.
+    /// Like [`connect`](Self::connect), but from a given local address. Each local address has its
+    /// own range of ports.
     ///
     /// # Errors
     /// Those of `connect`, or `from` is not a local address.
     fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId>;
 
-    /// Sends all of `buffer` after earlier sends. The buffer is returned immediately if all of it went out, otherwise
-    /// with [`DriverEvent::Sent`]; after a `close` or an error it is dropped with the transport.
+    /// Sends all of `buffer` after earlier sends. The buffer is returned immediately if the kernel
+    /// accepts all of it, otherwise by [`DriverEvent::Sent`]. After a `close` or an error, it is
+    /// dropped with the transport.
     ///
-    /// `more` announces another `send` on `id` in this turn, so that the bytes may be held back and leave together in
-    /// one system call. If no send follows, they leave at the beginning of the next turn.
+    /// `more` announces another `send` on `id` in this turn, so that the bytes may be held back and
+    /// sent together in one system call. If no other send follows, they are sent at the beginning
+    /// of the next turn.
     ///
-    /// The queue is unbounded: the caller watches [`unsent`](Self::unsent).
+    /// The queue is unbounded, so the caller must check [`unsent`](Self::unsent).
     fn send(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer>;
 
     /// Returns the number of bytes passed to `send` that the kernel has not taken yet.
     fn unsent(&self, id: ConnectionId) -> usize;
 
-    /// Stops receiving; at most [`RECEIVE_AFTER_PAUSE_MAX`] bytes still come. A reset by the peer is noticed all the
-    /// same.
+    /// Stops receiving. At most [`RECEIVE_AFTER_PAUSE_MAX`] bytes are still delivered. A reset by
+    /// the peer is still reported.
     fn pause(&mut self, id: ConnectionId);
 
     /// Resumes receiving after [`pause`](Self::pause).
     fn resume(&mut self, id: ConnectionId);
 
-    /// Sends FIN after the queued bytes; later sends do nothing. Receiving continues. When both sides have ended, the
-    /// caller still has to call `close`.
+    /// Sends FIN after the queued bytes. Later sends have no effect. Receiving continues. The
+    /// caller must call `close` even after both sides have ended.
     fn shutdown(&mut self, id: ConnectionId);
 
-    /// Ends the transport at once: queued bytes are dropped, and undelivered bytes of the peer make the kernel answer
-    /// with a reset. To let the peer read the last bytes: `shutdown`, wait for `Ended`, `close`.
+    /// Ends the transport immediately and drops queued bytes. If the peer has sent bytes that were
+    /// not read, the kernel resets the connection. To let the peer read the last bytes, call
+    /// `shutdown`, wait for `Ended`, then call `close`.
     fn close(&mut self, id: ConnectionId);
 
-    /// Takes the connection out of the driver to pass it on: the kernel holds no operation of it any more. The id ends
-    /// as with [`close`](Self::close) while the connection stays open: its new owner reads and sends the bytes in
-    /// [`Detached`] first. The peer's FIN stays on the socket; a `shutdown` that waits for queued bytes is forgotten.
+    /// Removes the connection from the driver, so that it can be passed to another owner. No
+    /// operation on its socket remains in the kernel. The id ends as with [`close`](Self::close),
+    /// but the connection stays open. The new owner must first process the received bytes and send
+    /// the unsent bytes of [`Detached`]. The new owner still sees a FIN of the peer, but a
+    /// `shutdown` that waits for queued bytes is lost.
     ///
-    /// Returns `None` if it is not connected, has failed meanwhile (`Closed` says why), or has no descriptor
-    /// ([`Simulated`]).
+    /// Returns `None` if the transport is not connected, has failed (`Closed` states why), or has
+    /// no descriptor ([`Simulated`]).
     ///
     /// [`Simulated`]: crate::Simulated
     fn detach(&mut self, id: ConnectionId) -> Option<Detached>;
 
-    /// Sets the transport's only timer and replaces an earlier deadline. Timers fire in the order of their deadlines,
-    /// never early; a deadline that is not in the future fires in the next millisecond.
+    /// Sets the transport's only timer and replaces an earlier deadline. Timers fire in the order
+    /// of their deadlines, and never early. If the deadline is not in the future, the timer fires
+    /// in the next millisecond.
     fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64);
 
     /// Clears the transport's timer.
     fn clear_timer(&mut self, id: ConnectionId);
 
-    /// Returns the waker, which ends this driver's wait from any thread.
+    /// Returns the waker, by which any thread can end this driver's wait.
     fn waker(&self) -> Waker;
 
-    /// Returns the monotonic time in milliseconds, read once per turn, right after the wait.
+    /// Returns the monotonic time in milliseconds. The clock is read once per turn, immediately
+    /// after the wait.
     fn now_ms(&self) -> u64;
 
     /// Returns the options of the driver.
     fn options(&self) -> &Options;
 
-    /// Waits once and delivers one batch: waits for events, at most `timeout_ms` (`None`: without limit; 0: not at
-    /// all), then passes them to `sink`. Events beyond the limits of [`Options`] come in the next turn, round robin:
-    /// each ready transport is served once before any is served twice, so one among `n` of them is served within `n /
-    /// receives_max` turns and one more, however much the others send. (On io_uring the kernel itself serves 20 at a
-    /// time, from Linux 6.13 on.) A transport is served once per turn, with less than two receives' worth of bytes.
+    /// Waits for events, at most `timeout_ms` (`None`: without limit; 0: not at all), and passes
+    /// one batch of events to `sink`. Events beyond the limits of [`Options`] are delivered in the
+    /// next turn. Ready transports are served round robin: each is served once before any is served
+    /// twice. One of `n` ready transports is therefore served within `n / receives_max + 1` turns,
+    /// however much the others send. (On io_uring with Linux 6.13 or later, the kernel itself
+    /// serves 20 transports at a time.) A transport is served once per turn, with fewer bytes than
+    /// two receives deliver.
     ///
     /// # Errors
-    /// The wait itself failed: a bug or a closed descriptor, not a fault of a peer. A signal is no error: the turn ends
-    /// early.
+    /// The wait itself failed, because of a bug or a closed descriptor, never because of a peer. A
+    /// signal is not an error; it ends the turn early.
     fn turn(
         &mut self,
         timeout_ms: Option<u64>,
@@ -235,8 +253,8 @@ pub trait Driver: Sized {
         self.turn_within(timeout_ms.map(Duration::from_millis), sink)
     }
 
-    /// Like [`turn`](Self::turn), with a timeout of finer resolution than a millisecond, for senders at a fixed rate.
-    /// May cost a second system call.
+    /// Like [`turn`](Self::turn), but the timeout has a finer resolution than a millisecond, for
+    /// callers that send at a fixed rate. May cost a second system call.
     ///
     /// # Errors
     /// Those of `turn`.

@@ -1,11 +1,11 @@
 //! The portable back end: level-triggered epoll.
 //!
-//! One `epoll_wait` returns a batch; each ready transport costs one receive, and a send that fits the socket's buffer
-//! costs one send and nothing else. Level-triggered, so readiness left over from a turn is reported again and the
-//! kernel goes round robin. Interest is changed lazily: a `pause` costs a system call only if bytes arrive while it
-//! lasts.
+//! One `epoll_wait` returns a batch; each ready transport costs one receive, and a send that fits
+//! the socket's buffer costs one send and nothing else. Because epoll is level-triggered, readiness
+//! that a turn did not handle is reported again, and the kernel reports sockets round robin.
+//! Interest is changed lazily: a `pause` costs a system call only if bytes arrive during it.
 //!
-//! The back end does not interpret bytes: they go to the sink.
+//! The back end passes bytes to the sink without interpreting them.
 
 mod receive;
 mod send;
@@ -35,7 +35,7 @@ const OUTPUT: u8 = 4;
 /// Maximum number of queues kept for slow readers.
 const SPARE_QUEUES_MAX: usize = 64;
 
-/// The waker's tag. Tags with generation 0 belong to no transport.
+/// The tag of the waker. Tags with generation 0 do not belong to transports.
 const TAG_WAKER: u32 = u32::MAX;
 
 fn tag(id: ConnectionId) -> u64 {
@@ -63,11 +63,12 @@ impl Epoll {
     /// Creates a driver without sockets.
     ///
     /// # Errors
-    /// No descriptor for the epoll instance or the eventfd.
+    /// No descriptor is left for the epoll instance or the eventfd.
     pub fn new(options: Options) -> io::Result<Self> {
         let poller = Poller::new()?;
         let base = DriverBase::new(options, SPARE_QUEUES_MAX)?;
-        // Edge-triggered: each wake is reported once, and the eventfd need not be read.
+        // The waker is registered edge-triggered, so each wake is reported once and the eventfd
+        // need not be read.
         poller.add(
             base.waker.eventfd(),
             u64::from(TAG_WAKER),
@@ -119,8 +120,9 @@ impl Epoll {
         if let Some(socket) = transport.socket.take()
             && transport.interest & REGISTERED != 0
         {
-            // A duplicate of the descriptor in another process would keep the registration alive beyond our close. A
-            // failure means that it no longer exists.
+            // The registration is removed explicitly, since a duplicate of the descriptor in
+            // another process would keep it alive after the close. The call fails only if there is
+            // no registration.
             let _ = self.poller.delete(&socket);
         }
         self.base.wheel.clear(&mut self.base.transports, id.index);
@@ -193,7 +195,7 @@ impl Driver for Epoll {
     fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId> {
         let (id, begun) = self.base.connect(addr, from)?;
         match begun {
-            // Writable means connected, or failed with an error on the socket.
+            // The socket becomes writable when it is connected or the connect has failed.
             Ok(()) => self.set_interest(id, REGISTERED | OUTPUT),
             Err(errno) => self.end(id, errno.into()),
         }
@@ -280,7 +282,8 @@ impl Driver for Epoll {
         }
         self.base.now_ms = socket::now_ms();
 
-        // The buffer is lent to the sink together with `self`, so it is taken out for the batch.
+        // The sink borrows `self` and the buffer at the same time, so the buffer is taken out for
+        // the batch.
         let mut bytes = mem::take(&mut self.receive);
         let mut events = mem::take(&mut self.events);
         for ready in events.drain(..) {

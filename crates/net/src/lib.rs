@@ -1,11 +1,12 @@
 //! A worker's sockets: the driver interface, its back ends, and timers.
 //!
-//! Code above [`Driver`] sees transports by [`ConnectionId`], bytes lent for one call and [`DriverEvent`]s, but no
-//! descriptor, epoll or io_uring. [`Epoll`] is the portable back end, [`Uring`] the one with cheaper messages.
-//! [`Delayed`] wraps any back end and behaves like a badly timed asynchronous one, for tests. [`Simulated`] has no
-//! operating system below it, for tests of the whole stack.
+//! Code that uses [`Driver`] works with [`ConnectionId`]s, bytes borrowed for one call, and
+//! [`DriverEvent`]s. It does not depend on descriptors, epoll or io_uring. [`Epoll`] is the
+//! portable back end, and [`Uring`] needs less CPU time per message. For tests, [`Delayed`] wraps
+//! any back end and delays its events, and [`Simulated`] replaces the operating system below the
+//! whole stack.
 //!
-//! The crate does not interpret bytes: they go on to `frontends`.
+//! The crate does not interpret bytes, which the crate `frontends` does.
 
 mod accept;
 mod base;

@@ -1,4 +1,4 @@
-//! Creation of listening sockets; accepting is part of the driver.
+//! Creates listening sockets. The driver accepts their connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub struct ListenOptions {
     pub reuse_port: bool,
     /// Whether small messages leave at once (`TCP_NODELAY`), which accepted sockets inherit. Default true.
     pub nodelay: bool,
-    /// Whether an IPv6 socket excludes IPv4. Default true: for both, list both addresses.
+    /// Whether an IPv6 socket excludes IPv4. Default true. To listen on both, list both addresses.
     pub ipv6_only: bool,
 }
 
@@ -33,13 +33,14 @@ impl Default for ListenOptions {
     }
 }
 
-/// Binds and listens, non-blocking and close-on-exec.
+/// Creates a listening socket, which is non-blocking and close-on-exec.
 ///
-/// `SO_REUSEADDR` is always set: a restart must not wait for connections of the previous run to leave TIME_WAIT.
-/// `TCP_DEFER_ACCEPT` is not: it would hide silent connections from our own timeouts.
+/// `SO_REUSEADDR` is always set, so that a restart need not wait for connections of the previous
+/// run to leave TIME_WAIT. `TCP_DEFER_ACCEPT` is not set, because it would hide connections that
+/// send nothing from our own timeouts.
 ///
 /// # Errors
-/// The address is in use, not local, or needs a privilege.
+/// The address is in use, is not local, or requires a privilege.
 pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     if addr.is_ipv6() {
@@ -57,18 +58,20 @@ pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
 /// Distributes connections evenly over workers that share the sockets of an address. `sockets` are in the order in
 /// which they began to listen; worker `i` accepts from every `j` with `j mod workers == i`.
 ///
-/// By default the kernel chooses each socket equally often. So if the number of sockets is not a multiple of `workers`,
-/// some workers accept from one socket more than others, and get up to twice as many connections. This call makes the
-/// kernel choose only among the first sockets, as many as the largest multiple of `workers`. The other sockets stay
-/// open for another number of workers; no socket has to be closed, and queued connections stay where they are. The
-/// setting applies to all processes that have the sockets until it is changed.
+/// By default, the kernel chooses each socket equally often. If the number of sockets is not a
+/// multiple of `workers`, some workers accept from one socket more than others, and get up to twice
+/// as many connections. This call makes the kernel choose only among the first sockets, whose
+/// number is the largest possible multiple of `workers`. The other sockets stay open, in case the
+/// number of workers changes, and connections that are already queued are not affected. The setting
+/// applies to all processes that share the sockets until it is changed.
 ///
 /// # Errors
-/// The sockets are not a group (`SO_REUSEPORT`), or the kernel does not support this (Linux 4.5).
+/// The sockets do not form a group (`SO_REUSEPORT`), or the kernel does not support this (before
+/// Linux 4.5).
 pub fn spread_evenly(sockets: &[OwnedFd], workers: usize) -> io::Result<()> {
     let uneven = sockets.len() % workers.max(1);
     match (sockets.first(), sockets.len() - uneven) {
-        // There are no sockets, or fewer than workers.
+        // There are no sockets, or fewer sockets than workers.
         (_, 0) | (None, _) => Ok(()),
         (Some(socket), even) => {
             let even = u32::try_from(even).map_err(io::Error::other)?;

@@ -3,33 +3,36 @@
 /// Limits and sizes of one driver, which belongs to one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Size of the buffer shared by all receiving calls; the longest `Received` of such a call, and the maximum per
-    /// transport and turn. Default 64 KiB: small enough to stay in the core's cache while it is sent on; 128 to 512 KiB
-    /// cost 1.6 times as much per byte of bulk data.
+    /// Size in bytes of the buffer that all receiving calls share. It limits the bytes of a
+    /// `Received` event of such a call, and of a transport per turn. Default 64 KiB, which is small
+    /// enough to stay in the core's cache until the bytes are forwarded. With 128 to 512 KiB, bulk
+    /// data costs 1.6 times as much per byte.
     pub receive_bytes: usize,
-    /// Maximum number of sockets served in a turn, each with at most one receive. Default 64: the received bytes of a
-    /// turn and the replies should fit the core's own cache.
+    /// Maximum number of sockets served in a turn, each with at most one receive. Default 64, so
+    /// that the received bytes of a turn and the replies fit into the core's cache.
     pub receives_max: usize,
     /// Maximum number of connections that one listener accepts in a turn. Default 64.
     pub accepts_max: usize,
-    /// Maximum number of timers that fire in a turn. Default 64: a timer may close its connection, which costs as much
-    /// as a receive.
+    /// Maximum number of timers that fire in a turn. Default 64, as for receives: a timer may close
+    /// its connection, which costs as much as a receive.
     pub timers_max: usize,
-    /// Threshold of `Drained`. Default 16 KiB.
+    /// The low-water mark in unsent bytes, at which `Drained` is reported. Default 16 KiB.
     pub low_water_bytes: usize,
-    /// Back-off of a listener after descriptors ran out. Default 100 ms.
+    /// How long a listener backs off after descriptors ran out, in milliseconds. Default 100.
     pub accept_retry_ms: u64,
-    /// io_uring: number of buffers into which the kernel receives by itself, a power of two from 1 to 4,096. While all
-    /// are full, bytes are received by a call, as with epoll. Default 8: all of them should fit the core's own cache.
+    /// io_uring: number of buffers into which the kernel receives without a call, a power of two
+    /// from 1 to 4,096. While all are full, bytes are received by a call, as with epoll. Default 8,
+    /// so that all of them fit into the core's cache.
     pub ring_buffers: u16,
-    /// io_uring: size of each buffer, and the longest `Received`. Default 64 KiB.
+    /// io_uring: size of each buffer, which is also the maximum length of a `Received`. Default 64
+    /// KiB.
     pub ring_buffer_bytes: usize,
-    /// io_uring: whether receives share a buffer, one after the other, if the kernel supports it (Linux 6.12).
-    /// Otherwise each receive uses a whole buffer, and there are eight times as many of an eighth of the size. Default
-    /// `true`.
+    /// io_uring: whether consecutive receives share a buffer, if the kernel supports it (Linux
+    /// 6.12). Otherwise each receive uses a whole buffer, and there are eight times as many buffers
+    /// of an eighth of the size. Default `true`.
     pub ring_shares_buffers: bool,
-    /// io_uring: size of the completion queue, a power of two from 512 on; the kernel stores further completions at a
-    /// cost. Default 8,192.
+    /// io_uring: size of the completion queue, a power of two of at least 512. The kernel stores
+    /// further completions less efficiently. Default 8,192.
     pub ring_completions: u32,
 }
 

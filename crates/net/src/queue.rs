@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use crate::Buffer;
 
-/// Maximum number of buffers in one system call, and of buffers held back.
+/// Maximum number of buffers in one system call, and of buffers that are held back.
 pub(crate) const SLICES_MAX: usize = 64;
 
 /// A send queue; a transport has one only while it is not empty.
@@ -16,7 +16,8 @@ pub(crate) struct SendQueue {
     front_sent: usize,
     /// Number of bytes in all buffers that the kernel has not taken.
     unsent: usize,
-    /// Whether the queue waits for another send that the caller announced; no attempt to send has been made yet.
+    /// Whether the queue is held back for a send that the caller has announced. If so, there was no
+    /// attempt to send yet.
     pub(crate) held: bool,
 }
 
@@ -40,7 +41,7 @@ impl SendQueue {
         self.buffers.push_back(buffer);
     }
 
-    /// Iterates over the first slices of the queue, at most as many as one system call accepts.
+    /// Iterates over the first slices of the queue, up to the maximum that one system call accepts.
     pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let buffers = self.buffers.iter().take(SLICES_MAX).enumerate();
         buffers.map(|(place, buffer)| {
@@ -49,7 +50,8 @@ impl SendQueue {
         })
     }
 
-    /// Fills a list for one call. Returns the numbers of slices and bytes.
+    /// Fills a list of slices for one system call. Returns the number of slices and the number of
+    /// bytes.
     pub(crate) fn fill_slices<'a>(
         &'a self,
         list: &mut [IoSlice<'a>; SLICES_MAX],
@@ -73,7 +75,7 @@ impl SendQueue {
         rest
     }
 
-    /// Removes `sent` bytes; `done` gets the buffers that are sent completely.
+    /// Removes the first `sent` bytes. Passes each buffer that is sent completely to `done`.
     pub(crate) fn advance(&mut self, sent: usize, mut done: impl FnMut(Buffer)) {
         self.unsent -= sent;
         self.front_sent += sent;
@@ -86,7 +88,7 @@ impl SendQueue {
     }
 }
 
-/// Spare queues, so that a slow reader does not cause an allocation each time.
+/// A pool of queues for reuse, so that slow readers do not cause an allocation each time.
 #[derive(Debug)]
 pub(crate) struct Queues {
     #[expect(

@@ -10,11 +10,11 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Maximum number of descriptors in one message; the kernel's limit is 253 (`SCM_MAX_FD`). The receiver gets no more
-/// than this number: the kernel closes the others.
+/// Maximum number of descriptors in one message; the kernel's limit is 253 (`SCM_MAX_FD`). If a
+/// message contains more, the kernel closes the excess descriptors.
 pub const DESCRIPTORS_MAX: usize = 64;
 
-/// Sends descriptors with the first of some bytes; returns the number of bytes sent.
+/// Sends bytes, with descriptors attached to the first byte. Returns the number of bytes sent.
 pub fn send(
     socket: impl AsFd,
     bytes: &[u8],

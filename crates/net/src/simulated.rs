@@ -1,15 +1,18 @@
 //! A simulated network: the caller controls the remote ends of all transports, and the clock.
 //!
-//! It keeps every guarantee of [`Driver`], so code that runs on a driver runs on it unchanged, as fast as the processor
-//! permits and reproducibly: where the order of events is open, because several transports are ready or several timers
-//! are due in the same millisecond, a seed decides. Nothing here waits. When there are no events left,
-//! [`idle_until_ms`](Simulated::idle_until_ms) indicates that, and the caller advances the clock or writes something.
+//! The network keeps every guarantee of [`Driver`], so code for drivers runs on it unchanged, at
+//! full speed and reproducibly. If the order of events is undefined, because several transports are
+//! ready or several timers are due in the same millisecond, a seeded random choice decides. Nothing
+//! here waits. [`idle_until_ms`](Simulated::idle_until_ms) indicates that no events are left; the
+//! caller must then advance the clock or write something.
 //!
 //! The number of sent bytes that a transport accepts can be [limited](Simulated::set_room), so that some of them stay
 //! queued.
 //!
-//! A *remote end* is the peer that dialed, or that the driver reaches through [`accept_dial`](Simulated::accept_dial): its
-//! input is [`write`](Simulated::write), its output [`read`](Simulated::read), also after the transport's end.
+//! A *remote end* is a peer that has dialed, or that has accepted a dial of the driver
+//! ([`accept_dial`](Simulated::accept_dial)). The test sends from it with
+//! [`write`](Simulated::write) and receives at it with [`read`](Simulated::read), even after the
+//! transport has ended.
 
 mod remote;
 
@@ -29,36 +32,38 @@ use crate::queue::SendQueue;
 use remote::RemoteEnd;
 pub use remote::RemoteState;
 
-/// A ready transport is served in about this many of four turns, at random. In the others it is skipped, so that
-/// transports overtake each other.
+/// A ready transport is served with a probability of this many in four per turn. Otherwise it is
+/// skipped, so that transports overtake each other.
 const SERVED_OF_FOUR: u8 = 3;
 
-/// Maximum number of consecutive turns in which a ready transport is skipped: as with other drivers, each is served
-/// regularly, however much others send.
+/// Maximum number of consecutive turns in which a ready transport is skipped. As with other
+/// drivers, each transport is served regularly, however much the others send.
 const SKIPPED_MAX: u8 = 4;
 
 /// A [`Driver`] without an operating system below it.
 #[derive(Debug)]
 pub struct Simulated {
     options: Options,
-    /// Decides the order of events where it is open; `None`: they come in the order of ids.
+    /// Decides the order of events whose order is undefined; `None`: they are in the order of
+    /// transport indices.
     rng: Option<Rng>,
     waker: Waker,
     now_ms: u64,
     /// Whether each listener accepts connections.
     listeners: Vec<bool>,
-    /// Transports by index; `None` is free.
+    /// The driver's ends of transports by index; `None` if the index is free.
     local_ends: Vec<Option<LocalEnd>>,
     free: Vec<u32>,
     last_generation: u32,
     remote_ends: HashMap<ConnectionId, RemoteEnd>,
-    /// Connections dialed by the test that the driver has not accepted yet.
+    /// Connections dialed by the test that the driver has not accepted yet, in order.
     dialed: VecDeque<(ConnectionId, ListenerId, SocketAddr)>,
     /// Connections dialed by the driver that [`take_dials`](Self::take_dials) has not returned yet.
     dialing: Vec<(ConnectionId, SocketAddr)>,
     /// Accepted dials whose `Connected` was not delivered yet.
     accepted_dials: Vec<ConnectionId>,
-    /// Set timers by deadline; the second number is random, the third the transport's index.
+    /// The set timers. The key consists of the deadline, a random number, and the transport's
+    /// index.
     timers: BTreeMap<(u64, u64, u32), ConnectionId>,
     idle_until_ms: Option<u64>,
     /// Whether the last turn delivered events.
@@ -69,26 +74,27 @@ pub struct Simulated {
 #[derive(Debug)]
 struct LocalEnd {
     id: ConnectionId,
-    /// Whether the driver has dialed, and the remote end has not accepted yet.
+    /// Whether the driver has dialed and the remote end has not accepted the connection yet.
     is_connecting: bool,
     is_paused: bool,
     /// Consecutive turns in which the transport was skipped.
     skipped: u8,
     timer: Option<(u64, u64)>,
-    /// Bytes that were sent, but not taken by the remote end, in order.
+    /// Sent bytes that the remote end has not accepted yet, in order.
     unsent: SendQueue,
     was_high: bool,
     is_shut_down: bool,
     has_ended: bool,
-    /// The last event to be delivered.
+    /// Why the transport has ended, if `Closed` is still to be delivered.
     closing: Option<CloseReason>,
 }
 
 impl Simulated {
-    /// Creates an empty network at `now_ms`; equal seeds make equal choices.
+    /// Creates an empty network whose clock shows `now_ms`. The same seed makes the same random
+    /// choices.
     ///
     /// # Errors
-    /// No descriptor for the [`Waker`].
+    /// No descriptor is left for the [`Waker`].
     pub fn new(options: Options, seed: u64, now_ms: u64) -> io::Result<Self> {
         let rng = Some(Rng::with_seed(seed));
         let network = Self::without_choice(options, now_ms)?;
@@ -98,7 +104,7 @@ impl Simulated {
     /// Creates a network without random choices: every transport is served in every turn, in the order of indices.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn without_choice(options: Options, now_ms: u64) -> io::Result<Self> {
         Ok(Self {
             options,
@@ -119,7 +125,8 @@ impl Simulated {
         })
     }
 
-    /// Adds a listener that is reached only by [`dial`](Self::dial); ids count like those of [`Driver::listen`].
+    /// Adds a listener that only [`dial`](Self::dial) reaches. Ids are numbered as by
+    /// [`Driver::listen`].
     pub fn add_listener(&mut self) -> ListenerId {
         self.listeners.push(true);
         ListenerId(self.listeners.len() as u32 - 1)
@@ -148,13 +155,13 @@ impl Simulated {
         id
     }
 
-    /// Returns the connections dialed by the driver since the last call, in order; each waits to be accepted or
-    /// refused.
+    /// Returns the connections that the driver has dialed since the last call, in order. The caller
+    /// must accept or refuse each of them.
     pub fn take_dials(&mut self) -> Vec<(ConnectionId, SocketAddr)> {
         std::mem::take(&mut self.dialing)
     }
 
-    /// Accepts a dial: it is connected in the next turn.
+    /// Accepts a connection that the driver has dialed. It is connected in the next turn.
     pub fn accept_dial(&mut self, id: ConnectionId) {
         self.stir();
         if self.live(id).is_some_and(|near| near.is_connecting) {
@@ -170,7 +177,7 @@ impl Simulated {
         }
     }
 
-    /// Writes from the remote end: the bytes arrive in one piece, after earlier writes.
+    /// Writes bytes from the remote end. They arrive in one piece, after earlier writes.
     pub fn write(&mut self, id: ConnectionId, bytes: Vec<u8>) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -186,7 +193,7 @@ impl Simulated {
         }
     }
 
-    /// Resets the connection from the remote end; writes that were not received are lost.
+    /// Resets the connection from the remote end. Writes that the driver has not received are lost.
     pub fn reset(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -197,14 +204,15 @@ impl Simulated {
         }
     }
 
-    /// Appends the bytes sent to the remote end to `into`; returns the state of its end of the connection.
+    /// Appends the bytes that the remote end has received to `into`. Returns the state of the
+    /// remote end.
     pub fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> RemoteState {
         self.remote_ends
             .get_mut(&id)
             .map_or(RemoteState::Closed, |far| far.read(into))
     }
 
-    /// Sets whether the remote end reads; if not, sent bytes pile up.
+    /// Sets whether the remote end reads. If it does not, sent bytes are queued.
     pub fn set_reading(&mut self, id: ConnectionId, reads: bool) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -212,8 +220,8 @@ impl Simulated {
         }
     }
 
-    /// Limits the sent bytes that the transport accepts until [`make_room`](Self::make_room). By default it accepts
-    /// all.
+    /// Sets how many more sent bytes the remote end accepts; [`make_room`](Self::make_room) adds to
+    /// this. By default there is no limit.
     pub fn set_room(&mut self, id: ConnectionId, bytes: usize) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -221,7 +229,7 @@ impl Simulated {
         }
     }
 
-    /// Lets the transport accept more bytes.
+    /// Increases the number of sent bytes that the remote end accepts.
     pub fn make_room(&mut self, id: ConnectionId, bytes: usize) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -241,7 +249,8 @@ impl Simulated {
         self.stir();
     }
 
-    /// Returns the time of the next event if only time passes: `u64::MAX` for never, `None` while there are events now.
+    /// Returns the time at which the next timer or timeout is due, if no other events are left:
+    /// `u64::MAX` if there is none. Returns `None` if there may be events now.
     #[must_use]
     pub fn idle_until_ms(&self) -> Option<u64> {
         self.idle_until_ms
@@ -279,8 +288,8 @@ impl Simulated {
         ids
     }
 
-    /// Moves sent bytes to the remote ends as far as there is room; returns the ids concerned with the completed
-    /// buffers.
+    /// Moves sent bytes to the remote ends as far as they have room. For each affected transport,
+    /// returns its id and the completed buffers.
     fn drain_unsent(&mut self) -> Vec<(ConnectionId, Vec<Buffer>, bool)> {
         let low = self.options.low_water_bytes;
         let mut left = Vec::new();
@@ -292,7 +301,8 @@ impl Simulated {
                 continue;
             }
             let mut buffers = Vec::new();
-            // A system call takes a limited number of slices.
+            // The loop is needed because `slices` yields only as many buffers as one system call
+            // accepts.
             while far.room() > 0 && !near.unsent.is_empty() {
                 let taken: usize = near.unsent.slices().map(|piece| far.receive(piece)).sum();
                 near.unsent.advance(taken, |buffer| buffers.push(buffer));
@@ -403,8 +413,8 @@ impl LocalEnd {
 }
 
 impl Driver for Simulated {
-    /// Real sockets have no clients here: the socket is closed, and the returned listener is one of
-    /// [`Simulated::add_listener`].
+    /// Closes the socket, because clients can't connect to it here. Returns a new listener as
+    /// [`Simulated::add_listener`] does.
     fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
         Ok(self.add_listener())
     }
@@ -418,7 +428,7 @@ impl Driver for Simulated {
         self.stir();
     }
 
-    /// Dials an address, as [`Simulated::take_dials`] then reports.
+    /// Dials an address. [`Simulated::take_dials`] then returns the connection.
     fn connect_from(&mut self, to: SocketAddr, _: Option<IpAddr>) -> io::Result<ConnectionId> {
         let id = self.add();
         if let Some(near) = self.local_end(id) {
@@ -607,7 +617,7 @@ impl Driver for Simulated {
                 self.now_ms.saturating_add(ms.max(1))
             });
             let until_ms = timer_ms.into_iter().chain(wake_ms).min();
-            // A timer set to the current time meanwhile is still due.
+            // If a timer was set to the current time during this turn, the network is not idle.
             self.idle_until_ms = Some(until_ms.unwrap_or(u64::MAX)).filter(|ms| *ms > self.now_ms);
         }
         Ok(())

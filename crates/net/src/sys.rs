@@ -1,6 +1,7 @@
-//! The system calls in use, with their flags and nothing more.
+//! Thin wrappers around the system calls in use.
 //!
-//! The only module of this crate where `unsafe` is allowed: io_uring and one socket option need it.
+//! This is the only module of the crate that may contain `unsafe` code, which io_uring and one
+//! socket option require.
 
 pub(crate) mod epoll;
 pub(crate) mod reuseport;

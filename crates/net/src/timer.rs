@@ -1,27 +1,30 @@
 //! The timer wheel: one timer per transport, with its links stored in the transport.
 //!
-//! Eleven levels of 64 slots: level 0 holds the milliseconds that differ from now only in their lowest six bits, level
-//! 1 those that differ in the next six, and so on, so that every `u64` has its slot and none needs a special case.
-//! Setting and clearing are O(1); a timer moves down at most once per level.
+//! There are eleven levels of 64 slots. Level 0 contains the deadlines that differ from the current
+//! time only in the lowest six bits, level 1 those that also differ in the next six bits, and so
+//! on. Every `u64` therefore has a slot, without special cases. Setting and clearing a timer are
+//! O(1), and a timer moves down at most once per level.
 //!
-//! The wheel reads no clock: time comes with each call.
+//! The wheel does not read the clock. The caller passes the time.
 
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 11;
 
-/// Marks the absence of a node.
+/// The index that stands for no node.
 pub(crate) const NIL: u32 = u32::MAX;
-/// In `previous`: the lower bits are the slot whose head this is, not a node. Limits the number of nodes to 2^31.
+/// Set in `previous` of the first node of a list; the lower bits are then the slot instead of a
+/// node. Limits the number of nodes to 2^31.
 const HEAD: u32 = 1 << 31;
 
 /// A timer: its deadline and its neighbours in the slot's list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimerNode {
     deadline_ms: u64,
-    /// `NIL` at the end of the list. Free for the owner's use while unset.
+    /// The next node; `NIL` at the end of the list. While the timer is unset, the owner may use
+    /// this field.
     pub(crate) next: u32,
-    /// `HEAD | slot` at the front of the list; `NIL` while the timer is unset.
+    /// The previous node; `HEAD | slot` at the front of the list, `NIL` while the timer is unset.
     previous: u32,
 }
 
@@ -39,7 +42,7 @@ impl TimerNode {
     }
 }
 
-/// Gives access to the nodes; the wheel knows them only by index.
+/// Gives access to the nodes, which the wheel identifies by index.
 pub(crate) trait TimerNodes {
     fn node(&mut self, index: u32) -> &mut TimerNode;
 }
@@ -48,11 +51,11 @@ pub(crate) trait TimerNodes {
 pub(crate) struct Wheel {
     /// First node of each slot, level by level.
     heads: Box<[u32; LEVELS * SLOTS]>,
-    /// One bit per non-empty slot.
+    /// One bit per slot, set if the slot is not empty.
     occupied: [u64; LEVELS],
-    /// The wheel's time in milliseconds; every earlier deadline was popped. In base 64, each node's deadline equals
-    /// this time in all digits above the node's level, and has a larger digit at that level (at level 0 also an equal
-    /// one).
+    /// The wheel's time in milliseconds; all nodes with earlier deadlines were popped. Written in
+    /// base 64, a node's deadline has the same digits as this time above the node's level, and a
+    /// larger digit at that level (at level 0, a larger or equal digit).
     now_ms: u64,
 }
 
@@ -65,7 +68,8 @@ impl Wheel {
         }
     }
 
-    /// Sets a timer and replaces an earlier deadline. A deadline in the past counts as now.
+    /// Sets a timer and replaces its earlier deadline. A deadline in the past counts as the current
+    /// time.
     #[inline]
     pub(crate) fn set(&mut self, nodes: &mut impl TimerNodes, index: u32, deadline_ms: u64) {
         self.clear(nodes, index);
@@ -95,16 +99,17 @@ impl Wheel {
         }
     }
 
-    /// Returns the time at which [`pop`](Self::pop) has work again: the next deadline, or earlier if timers have to
-    /// move down a level before.
+    /// Returns the time at which [`pop`](Self::pop) must be called again: the next deadline, or an
+    /// earlier time at which timers move down a level.
     #[inline]
     pub(crate) fn next_ms(&self) -> Option<u64> {
         let (level, slot) = self.first_slot()?;
         Some(self.start_ms(level, slot))
     }
 
-    /// Removes a timer whose deadline is `until_ms` or earlier, the earliest first; equal deadlines are returned in any
-    /// order. `None`: there are no more, and the wheel's time is now `until_ms`.
+    /// Removes and returns the timer with the earliest deadline, if the deadline is not after
+    /// `until_ms`. Timers with equal deadlines are returned in any order. Returns `None` if there
+    /// are no more, and sets the wheel's time to `until_ms`.
     pub(crate) fn pop(&mut self, nodes: &mut impl TimerNodes, until_ms: u64) -> Option<u32> {
         loop {
             let due = self
@@ -132,8 +137,8 @@ impl Wheel {
         }
     }
 
-    /// Returns the slot of the earliest nodes: any on a lower level is before all on a higher one, and slots of one
-    /// level are in the order of time.
+    /// Returns the slot of the earliest nodes. All nodes on a lower level are before all nodes on a
+    /// higher level, and the slots of a level are ordered by time.
     #[inline]
     fn first_slot(&self) -> Option<(usize, usize)> {
         let level = self.occupied.iter().position(|&slots| slots != 0)?;
@@ -148,7 +153,7 @@ impl Wheel {
         (above.checked_shl(shift + SLOT_BITS).unwrap_or(0)) | ((slot as u64) << shift)
     }
 
-    /// Links an unset node whose deadline is not in the past.
+    /// Links an unset node. Its deadline must not be in the past.
     #[inline]
     fn link(&mut self, nodes: &mut impl TimerNodes, index: u32, deadline_ms: u64) {
         let differs = (deadline_ms ^ self.now_ms) | 1;
@@ -193,7 +198,7 @@ mod tests {
 
     const NODES: u32 = 40;
 
-    /// Distances on every level, with many near the borders between levels.
+    /// Returns distances on every level, many of them near the borders between levels.
     fn distance() -> impl Strategy<Value = u64> {
         (0..60_u32, 0..4_u64, any::<bool>(), any::<u64>()).prop_map(|(bits, off, near, any)| {
             let edge = 1_u64 << bits;
@@ -213,7 +218,7 @@ mod tests {
         ]
     }
 
-    /// Runs `steps` on the wheel and on a sorted map and compares each pop.
+    /// Runs `steps` on the wheel and on a sorted map, and compares the popped timers.
     fn check(start_ms: u64, steps: &[Step]) {
         let mut nodes = vec![TimerNode::UNSET; NODES as usize];
         let mut wheel = Wheel::new(start_ms);
@@ -284,7 +289,7 @@ mod tests {
 
     #[test]
     fn wakes_are_few() {
-        // A timeout of 30 s needs at most one stop per level, not one per slot.
+        // A timeout of 30 s causes at most one call of `pop` per level, not one per slot.
         let mut nodes = vec![TimerNode::UNSET; 1];
         let mut wheel = Wheel::new(123_456_789);
         let deadline_ms = 123_456_789 + 30_000;

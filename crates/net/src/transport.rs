@@ -1,7 +1,7 @@
-//! The table of transports: one compact slot each, reused by generation.
+//! The table of transports. Each has a compact slot, which is reused with another generation.
 //!
-//! The slot contains what every transport needs; the queue, which only a slow or busy one needs, is boxed, so an idle
-//! connection costs only the slot.
+//! The slot contains what every transport needs. The send queue, which only slow or busy transports
+//! need, is boxed, so an idle connection costs only the slot.
 
 use std::os::fd::OwnedFd;
 
@@ -11,7 +11,7 @@ use crate::timer::{NIL, TimerNode, TimerNodes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransportState {
-    /// Unused; linked into the free list by `timer.next`.
+    /// The slot is free and linked into the free list by `timer.next`.
     Free,
     /// The kernel is connecting.
     Connecting,
@@ -24,14 +24,14 @@ pub(crate) enum TransportState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fin {
     None,
-    /// Requested; the FIN is sent once the queue is empty.
+    /// A FIN was requested, and is sent when the queue is empty.
     Wanted,
     Sent,
 }
 
 #[derive(Debug)]
 pub(crate) struct Transport {
-    /// Present only while there is something to send.
+    /// The send queue; present only while there is something to send.
     pub(crate) queue: Option<Box<SendQueue>>,
     pub(crate) timer: TimerNode,
     pub(crate) socket: Option<OwnedFd>,
@@ -41,13 +41,13 @@ pub(crate) struct Transport {
     /// What the back end has registered with the kernel, in bits that each back end defines.
     pub(crate) interest: u8,
     pub(crate) paused: bool,
-    /// The peer sent FIN.
+    /// Whether the peer has sent FIN.
     pub(crate) ended: bool,
-    /// Whether more than low water is queued, so that `Drained` is due later.
+    /// Whether more than the low-water mark is queued, so that `Drained` must be reported later.
     pub(crate) is_above_low_water: bool,
 }
 
-// The slot is nearly all the memory of an idle transport in this process, for which the goal is at most 48 bytes.
+// Nearly all memory of an idle transport in this process is its slot. The goal is at most 48 bytes.
 const _: () = assert!(size_of::<Transport>() <= 40);
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Transports {
     pub(crate) fn add(&mut self, socket: OwnedFd, state: TransportState) -> ConnectionId {
         if self.free == NIL {
             let index = self.slots.len() as u32;
-            // The number of descriptors stays below: Linux caps it at 2^30.
+            // There are always fewer descriptors, since Linux limits their number to 2^30.
             assert!(index < 1 << 31, "the wheel's links need the top bit");
             self.slots.push(Transport {
                 queue: None,
@@ -116,7 +116,7 @@ impl Transports {
         self.free = id.index;
     }
 
-    /// Returns the transport of `id`, unless the id is stale or its `close` is done.
+    /// Returns the transport of `id`; `None` if the id is stale or the transport has ended.
     #[inline]
     pub(crate) fn live(&mut self, id: ConnectionId) -> Option<&mut Transport> {
         self.slots.get_mut(id.index as usize).filter(|slot| {

@@ -1,20 +1,23 @@
-//! The io_uring back end: the requests of a turn go to the kernel in one call.
+//! The io_uring back end, which submits all requests of a turn to the kernel in one call.
 //!
-//! Receives are multishot: requested once, they continue by themselves into buffers of the ring. Listeners are polled
-//! and accepted from as with epoll: connections that the kernel accepts by itself come without the peer's address, and
-//! keep coming when there is no room for them.
+//! Receives are multishot: one request makes the kernel receive repeatedly into the buffers of the
+//! ring. Listeners are polled, and connections are accepted by a call, as with epoll. Multishot
+//! accepts are not used, because they do not return the peer's address and can't be paused when
+//! there is no room.
 //!
-//! The kernel fills buffers in the order in which bytes arrive, so a few busy transports could take all of them.
-//! Therefore events are not delivered in the order of completions: ready transports form a queue, each once, and each
-//! is served at most once in a turn. A transport that has used more than its share of the buffers, or found none left,
-//! is received from as with epoll until it is quiet: by a call when its turn comes, and a poll in between.
+//! The kernel fills buffers in the order in which bytes arrive, so a few busy transports could take
+//! all of them. Events are therefore not delivered in the order of completions. Instead, each ready
+//! transport is in a queue once, and is served at most once in a turn. If a transport has used more
+//! than its share of the buffers, or no buffer is left, the transport is handled as with epoll
+//! until it receives little: a poll waits for bytes, and a call receives them when it is served.
 //!
-//! Sends are collected during a turn and submitted together at its end; they don't wait in the kernel, so each is done
-//! when that call returns, and bytes that a socket did not accept wait for a poll as with epoll. So a transport has
-//! nothing in flight except a receive and polls. Its end cancels these, and its descriptor is closed after the last of
-//! them has completed: a reused descriptor number can't be meant by a stale operation.
+//! Sends are collected during a turn and submitted together at its end. They do not wait in the
+//! kernel, so each is complete when that call returns. Bytes that a socket did not accept wait for
+//! a poll, as with epoll. A transport therefore has no operations in flight except a receive and
+//! polls. When the transport ends, these are cancelled, and its descriptor is closed after the last
+//! of them has completed, so that a stale operation can't refer to a reused descriptor.
 //!
-//! The back end does not interpret bytes: they go to the sink.
+//! The back end passes bytes to the sink without interpreting them.
 
 mod receive;
 mod send;
@@ -37,13 +40,15 @@ use crate::{
 
 use receive::{InputPart, Ready};
 
-/// Bits of `Transport::interest`: operations in flight. The kernel will report bytes, by a receive or a poll.
+/// Bits of `Transport::interest`: operations in flight and queues. This one: a receive or a poll is
+/// in flight that reports new bytes.
 const RECEIVING: u8 = 1;
 /// The operation of `RECEIVING` is being cancelled.
 const CANCELLING: u8 = 2;
-/// A poll for room to send.
+/// A poll is in flight that reports when the socket accepts more bytes.
 const WRITABLE: u8 = 4;
-/// A poll that reports a reset of the connection; needed while no receive is in flight that would report it.
+/// A poll is in flight that reports a reset of the connection. It is needed only while no receive
+/// is in flight.
 const CHANGES: u8 = 8;
 /// The transport has entries in `later_parts`.
 const HAS_LATER_PARTS: u8 = 16;
@@ -54,9 +59,9 @@ const READY: u8 = 64;
 /// The operation of `RECEIVING` is a poll.
 const POLLING: u8 = 128;
 
-/// Maximum number of queues kept for reuse, as for a publication with many receivers.
+/// Maximum number of send queues kept for reuse. A publication with many receivers needs many.
 const SPARE_QUEUES_MAX: usize = 8192;
-/// Maximum number of part queues kept for reuse.
+/// Maximum number of empty queues of input parts kept for reuse.
 const SPARE_PARTS_MAX: usize = 64;
 
 /// A [`Driver`] on io_uring.
@@ -64,36 +69,39 @@ pub struct Uring {
     base: DriverBase,
     /// Whether the poll for wakes has ended and has to be requested again.
     needs_wake_poll: bool,
-    /// Whether the waker was called and the sink was not notified yet.
+    /// Whether the waker was called but the sink was not notified yet.
     is_woken: bool,
     /// Listeners that the kernel watches for waiting connections.
     watched: Vec<ListenerId>,
-    /// Listeners and transports to be served, each at most once; a turn serves some from the front.
+    /// Listeners and transports that must be served, each at most once. A turn serves some from the
+    /// front.
     ready: VecDeque<Ready>,
-    /// By the index of a transport, its undelivered input in order: the parts after the one in `ready`, and those that
-    /// were received while it was paused.
+    /// The remaining undelivered input of transports, by index and in order: the parts after the
+    /// one in `ready`, and the parts received while the transport was paused.
     later_parts: HashMap<u32, VecDeque<InputPart>>,
-    /// Empty queues for `later_parts`: a message that crosses the end of a buffer has two parts.
+    /// Empty queues for reuse in `later_parts`, which is needed, for example, when a message
+    /// crosses the end of a buffer.
     spare: Vec<VecDeque<InputPart>>,
-    /// The buffer of receiving calls, used for one transport after the other.
+    /// The buffer that all receiving calls share.
     receive: Box<[u8]>,
-    /// Transports that were paused in this turn, some only briefly.
+    /// Transports that were paused in this turn. Some may have been resumed since.
     pausing: Vec<ConnectionId>,
     /// Transports with bytes that were not submitted yet.
     unsent: Vec<ConnectionId>,
     /// Bytes queued since the last submission.
     unsent_bytes: usize,
-    /// Ended transports with operations in flight.
+    /// Ended transports that still have operations in flight.
     closing: Vec<(ConnectionId, CloseReason)>,
-    // Declared last, so that it is dropped after the data of transports, except after a panic.
+    // Declared last, so that the ring is dropped after the data of transports.
     ring: Ring,
 }
 
 impl Uring {
-    /// Creates a driver without sockets. It belongs to the creating thread.
+    /// Creates a driver without sockets. Only the thread that creates it may use it.
     ///
     /// # Errors
-    /// No descriptor, or the kernel lacks io_uring, a required feature (6.1 has all), or the permission.
+    /// No descriptor is left, or the kernel has no io_uring, lacks a required feature (6.1 has all
+    /// of them), or does not permit its use.
     pub fn new(options: Options) -> io::Result<Self> {
         let mut ring = Ring::new(&options)?;
         let receive = vec![0; options.receive_bytes.max(1)].into_boxed_slice();
@@ -116,11 +124,12 @@ impl Uring {
         })
     }
 
-    /// Returns whether [`new`](Self::new) would succeed here, on any thread. `true` if receives can share buffers
-    /// (Linux 6.12): it then costs less than epoll or about the same for any workload.
+    /// Checks whether [`new`](Self::new) succeeds on this system. Returns `true` if receives can
+    /// share buffers (Linux 6.12). In that case, no workload costs significantly more CPU time than
+    /// with epoll.
     ///
     /// # Errors
-    /// As `new`.
+    /// Those of `new`.
     pub fn probe() -> io::Result<bool> {
         let options = Options {
             ring_buffers: 1,
@@ -148,7 +157,8 @@ impl Uring {
         self.closing.push((id, reason));
     }
 
-    /// Reclaims the operations of an open transport from the kernel, synchronously.
+    /// Cancels the operations of an open transport and waits until they have completed; `None` if
+    /// the transport is not open.
     fn reclaim(&mut self, id: ConnectionId) -> Option<()> {
         loop {
             let transport = self.base.transports.live(id)?;
@@ -159,13 +169,15 @@ impl Uring {
                 return Some(());
             }
             self.cancel_all(id.index);
-            // The operation may be between two steps in the kernel, where a cancellation misses it.
+            // A cancellation misses an operation that is between two steps in the kernel, so it is
+            // repeated.
             self.ring.wait(Some(Duration::from_millis(1))).ok()?;
             self.collect();
         }
     }
 
-    /// Takes the completions of all sends; their transports must not be touched before.
+    /// Takes the completions of all sends. Before this call, the transports of the sends must not
+    /// be changed.
     fn reap_sends(&mut self) -> io::Result<()> {
         while self.ring.has_in_flight() {
             self.ring.wait(Some(Duration::ZERO))?;
@@ -188,7 +200,7 @@ impl Uring {
         }
     }
 
-    /// Cancels the operation that reports a transport's bytes.
+    /// Cancels the receive or poll that reports a transport's bytes.
     fn cancel_receive(&mut self, index: u32) {
         let is_poll = self.base.transports.slot(index).interest & POLLING != 0;
         let kind = if is_poll {
@@ -199,7 +211,7 @@ impl Uring {
         self.ring.cancel(kind, index);
     }
 
-    /// Closes the descriptors of ended transports without operations in flight.
+    /// Closes the descriptors of ended transports that have no operations in flight.
     fn close_finished(&mut self) {
         let Self {
             closing: dying,
@@ -233,7 +245,7 @@ impl Uring {
         self.base.wait_ms()
     }
 
-    /// Takes completions: handles sends and polls at once, queues the rest for delivery.
+    /// Takes completions. Handles sends and polls immediately, and queues the others for delivery.
     fn collect(&mut self) {
         while let Some(done) = self.ring.next() {
             match done {
@@ -274,8 +286,8 @@ impl Uring {
         }
     }
 
-    /// Handles a cancellation that missed its operation: if that is still in flight, the kernel was between two steps,
-    /// and it is cancelled again.
+    /// Handles a cancellation that missed its operation. If the operation is still in flight, it
+    /// was between two steps in the kernel, and it is cancelled again.
     #[cold]
     fn cancel_again(&mut self, kind: OperationKind, index: u32) {
         let wanted = match kind {
@@ -293,7 +305,7 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Returns undelivered buffers; otherwise their memory would leak.
+    /// Returns undelivered buffers to the ring; otherwise its memory would leak.
     fn drop(&mut self) {
         for ready in mem::take(&mut self.ready) {
             if let Ready::Transport(_, Some(filled)) = ready {
@@ -315,7 +327,7 @@ impl SocketBackEnd for Uring {
 }
 
 impl AcceptBackEnd for Uring {
-    /// An unwanted poll is not cancelled: when it completes, nothing is accepted.
+    /// A poll that is no longer wanted is not cancelled. When it completes, nothing is accepted.
     fn watch_listener(&mut self, id: ListenerId, is_wanted: bool) {
         if is_wanted && !self.watched.contains(&id) {
             self.watched.push(id);
@@ -349,7 +361,7 @@ impl Driver for Uring {
     fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId> {
         let (id, begun) = self.base.connect(addr, from)?;
         match begun {
-            // Writable means connected, or failed with an error on the socket.
+            // The socket becomes writable when it is connected or the connect has failed.
             Ok(()) => self.watch_writable(id),
             Err(errno) => self.end(id, errno.into()),
         }
@@ -390,8 +402,8 @@ impl Driver for Uring {
     }
 
     fn close(&mut self, id: ConnectionId) {
-        // On a synchronous back end, the sends of this turn would have left by now, such as a close frame or a TLS
-        // alert.
+        // Sends the bytes queued in this turn, such as a close frame or a TLS alert. With epoll,
+        // they would already have been sent.
         self.send_now(id);
         self.end(id, CloseReason::Requested);
     }

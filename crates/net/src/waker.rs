@@ -8,16 +8,16 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use veche_mailbox::Wake;
 
-/// Wakes one driver. Cheap to clone, usable from any thread, harmless after the driver's end. Each wake costs a system
-/// call; the mailbox's sleep flag makes them rare.
+/// Wakes one driver. Cheap to clone, usable from any thread, and without effect after the driver
+/// has ended. Each wake costs a system call, but the mailbox's sleep flag makes wakes rare.
 #[derive(Clone, Debug)]
 pub struct Waker {
     eventfd: Arc<OwnedFd>,
 }
 
 impl Waker {
-    /// Creates a waker for a driver of another crate that has no wait to end: the kernel counts the wakes, which are
-    /// never read.
+    /// Creates a waker for a driver that never waits, such as one in another crate. Its wakes have
+    /// no effect.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -35,7 +35,8 @@ impl Waker {
 
 impl Wake for Waker {
     fn wake(&self) {
-        // The only failure is EAGAIN at a count of 2^64 - 2, and then a wake is pending anyway.
+        // The write fails only with EAGAIN, when the count is 2^64 - 2. A wake is then pending
+        // anyway.
         let _ = rustix::io::write(&*self.eventfd, &1_u64.to_ne_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! Tests that in the steady state, the exchange of a message allocates nothing.
+//! Tests that exchanging a message allocates nothing in the steady state.
 //!
 //! This is the only test of its binary, because it counts all allocations of the process.
 
@@ -69,7 +69,8 @@ fn echo_without_allocations<D: Driver>(mut driver: D) {
             }
             let mut left = peers.len() * 100;
             let mut is_last = false;
-            // After the last expected bytes one more turn is run, since a part of the last echo may still be queued.
+            // After the last expected bytes, another turn is run, because a part of the last echo
+            // may still be queued.
             while !is_last {
                 is_last = left == 0;
                 let timeout_ms = is_last.then_some(0);

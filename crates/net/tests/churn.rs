@@ -1,5 +1,5 @@
-//! Thousands of connections are opened and ended in every possible way. No descriptor may leak, and no connection may
-//! receive the bytes of another or be closed in place of another.
+//! Thousands of connections are opened and ended in every possible way. No descriptor may leak, and
+//! no connection may receive the bytes of another connection or be closed in its place.
 //!
 //! It is the only test of its binary, because it counts the descriptors of the process. `VECHE_CHURN_SECONDS`
 //! (default 5) is the duration in seconds for io_uring with a ring of four buffers; the other back ends run for half
@@ -21,14 +21,14 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("Linux").count()
 }
 
-/// Opens this number of connections one after another. Of three, one is reset at once, one after half an exchange,
-/// and one after a whole exchange.
+/// Opens this number of connections one after another. In turn, a connection is reset immediately,
+/// during an exchange, or after an exchange.
 fn churn<D: Driver>(driver: D, connections: usize) {
     let mut world = World::new(
         driver,
         |driver: &mut D, log: &mut Log, event: DriverEvent<'_>| {
             echo(driver, log, event);
-            // The log is cleared, since it would otherwise keep the bytes of every connection.
+            // The log is cleared because it would keep the received bytes of every connection.
             log.received.clear();
         },
     );
@@ -61,11 +61,11 @@ fn churn<D: Driver>(driver: D, connections: usize) {
     assert_eq!(descriptors(), before, "descriptors leaked");
 }
 
-/// Maximum number of writes by a peer that reads nothing: ten megabytes on average, which exceeds all buffers on the
-/// way.
+/// Maximum number of writes by a peer that reads nothing. They amount to ten megabytes on average,
+/// which exceeds the capacity of all buffers between peer and server.
 const WRITES_MAX: usize = 1000;
 
-/// The byte that asks the server to close the connection; no message contains it.
+/// The byte that asks the server to close the connection. Messages do not contain it.
 const CLOSE: u8 = 0xFF;
 
 fn message(random: &mut fastrand::Rng, bytes_max: usize) -> Vec<u8> {
@@ -73,7 +73,8 @@ fn message(random: &mut fastrand::Rng, bytes_max: usize) -> Vec<u8> {
     (0..length).map(|_| random.u8(..CLOSE)).collect()
 }
 
-/// Writes the bytes and reads their echo at the same time, since they may exceed all buffers on the way.
+/// Writes the bytes and reads their echo at the same time, since they may exceed the capacity of
+/// all buffers between peer and server.
 fn flood(peer: &mut TcpStream, sent: &[u8]) {
     let mut writer = peer.try_clone().expect("a descriptor");
     thread::scope(|scope| {
@@ -87,7 +88,7 @@ fn flood(peer: &mut TcpStream, sent: &[u8]) {
     });
 }
 
-/// Opens one connection, which ends in one of many ways.
+/// Opens one connection and ends it in a randomly chosen way.
 fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
     let mut peer = TcpStream::connect(addr).expect("the listener listens");
     let sent = message(random, 20_000);
@@ -112,7 +113,7 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
         // The client reads none of its echoes.
         _ => {
             peer.set_nonblocking(true).expect("a socket");
-            // The kernel may accept short writes as fast as they are made, so their number is limited.
+            // The kernel may accept short writes without end, so their number is limited.
             let _ = (0..WRITES_MAX).try_for_each(|_| peer.write(&sent).map(drop));
         }
     }
@@ -120,7 +121,8 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
     reset(peer);
 }
 
-/// Ends connections in all of these ways at once, while one peer stays connected and has to be served throughout.
+/// Ends connections in all these ways concurrently. One peer stays connected and must be served
+/// throughout.
 fn trouble<D: Driver>(driver: D, lasts: Duration) {
     const VISITORS: u64 = 4;
     let mut world = World::new(driver, ignore);

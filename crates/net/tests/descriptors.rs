@@ -1,6 +1,7 @@
 //! When descriptors run out, the listener retries at intervals without spinning, and recovers.
 //!
-//! It is the only test of its binary, because it lowers the descriptor limit of the whole process.
+//! This is the only test of its binary, because it lowers the descriptor limit of the whole
+//! process.
 
 mod common;
 
@@ -33,7 +34,7 @@ fn a_listener_without_descriptors_rests_and_recovers() {
 
 fn rests_and_recovers<D: Driver>(driver: D) {
     let mut world = World::new(driver, ignore);
-    // The peers get their descriptors before the process has none left for accepted sockets.
+    // The peers get their descriptors before the limit leaves none for accepted sockets.
     let peers: Vec<_> = (0..3)
         .map(|_| TcpStream::connect(world.addr).expect("listening"))
         .collect();

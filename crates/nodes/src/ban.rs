@@ -1,4 +1,4 @@
-//! Bans of users and revocations of tokens, as ordered by back ends.
+//! Bans of users and revocations of tokens, which back ends order.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +30,8 @@ pub enum Ban {
     TokensOf {
         /// The user whose tokens are revoked.
         user: String,
-        /// Only tokens issued before this time, according to `iat` (RFC 7519, section 4.1.6), and tokens without this
-        /// claim.
+        /// Only tokens issued before this time are revoked, according to `iat` (RFC 7519, section
+        /// 4.1.6), and tokens without this claim.
         issued_before_s: u64,
         /// The time at which the revocation expires; `None`: never.
         until_s: Option<u64>,
@@ -51,14 +51,14 @@ impl Ban {
     }
 }
 
-/// The reason why a ban is not in force, or may not last.
+/// The reason why a ban is not in force or may be lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum BanError {
     /// The maximum number of bans is reached, so the ban is not in force.
     #[error("too many users and tokens are banned")]
     TooMany,
-    /// The ban is in force, but could not be saved: it ends with this server process.
+    /// The ban is in force but could not be saved, so it ends when this server process ends.
     #[error("the ban is in force, but could not be saved and ends with the server process: {0}")]
     NotWritten(String),
 }

@@ -29,13 +29,15 @@ impl ChannelList {
         !self.is_too_long
     }
 
-    /// Adds the channels of another worker of the same node. No channel is in both lists.
+    /// Adds the channels of another worker of the same node. The two lists must have no channel in
+    /// common.
     pub fn add(&mut self, more: Self) {
         self.channels.extend(more.channels);
         self.is_too_long |= more.is_too_long || self.channels.len() > CHANNELS_LISTED_MAX;
     }
 
-    /// Adds the channels of another node. The numbers of subscribers of a channel in both lists are added.
+    /// Adds the channels of another node. If a channel is in both lists, its numbers of subscribers
+    /// are added up.
     pub fn merge(&mut self, more: Self) {
         self.is_too_long |= more.is_too_long;
         let known = self.channels.iter().enumerate();

@@ -26,7 +26,7 @@ pub struct ConnectionInfo {
     pub protocol: Cow<'static, str>,
     /// The path of the connection's route.
     pub route: Box<str>,
-    /// The client's IP address; behind trusted proxies, the one that these report.
+    /// The client's IP address. Behind trusted proxies, it is the address that the proxies report.
     pub address: IpAddr,
     /// The name that the client sent, if the client protocol has one.
     pub name: Box<str>,

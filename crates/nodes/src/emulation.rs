@@ -1,5 +1,5 @@
-//! Client commands for HTTP fallback transports. They arrive on another connection than the one with the streaming
-//! response of their session, so they carry the address of that response.
+//! Client commands for HTTP fallback transports. They do not arrive on the connection that carries
+//! the streaming response of their session, so they contain the address of that response.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +9,8 @@ use veche_types::{ConnectionId, WorkerId};
 
 use crate::wire;
 
-/// Length of the secret in bytes. It is random and known only to the client that receives the response.
+/// Length of the secret in bytes. The secret is random and known only to the client that receives
+/// the response.
 const SECRET_BYTES: usize = 16;
 
 /// The address of a streaming response. It contains a secret that authorises the client to send commands for it.
@@ -36,7 +37,8 @@ impl EmulationAddress {
         }
     }
 
-    /// Returns whether both addresses are equal. The time does not depend on the secrets.
+    /// Returns whether both addresses are equal. The duration of the comparison does not depend on
+    /// the secrets.
     #[must_use]
     pub fn equals_constant_time(&self, other: &Self) -> bool {
         let is_there = self.worker == other.worker && self.session == other.session;

@@ -56,13 +56,13 @@ const BLOCK: u16 = SEQUENCED | 2;
 /// A message with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// The sending node. The callers and addresses in the message belong to this node, except the caller in a reply and
-    /// the target of a request or order, which belong to the receiving node.
+    /// The sending node. Callers and addresses in the message refer to this node, except the caller
+    /// in a reply and the target of a request or order, which refer to the receiving node.
     pub source: NodeId,
-    /// The sequence number of the message or, if it has none of its own, of the last command before it; see
-    /// [`Sequencer`](crate::Sequencer).
+    /// The sequence number of the message. If the message is not sequenced, the number of the last
+    /// sequenced message before it; see [`Sequencer`](crate::Sequencer).
     pub sequence: u64,
-    /// The time after the arrival of a query within which a reply is useful, in milliseconds; 0: no limit.
+    /// How long after the arrival of a query a reply is useful, in milliseconds; 0 for no limit.
     pub within_ms: u32,
     /// The message that the envelope contains.
     pub message: NodeMessage,
@@ -89,7 +89,7 @@ pub enum EncodeError {
     /// The message would be longer than [`MESSAGE_BYTES_MAX`].
     #[error("a node message of {0} bytes exceeds the limit of {MESSAGE_BYTES_MAX}")]
     TooLarge(usize),
-    /// The serialiser failed, with its error.
+    /// The serialiser failed with this error.
     #[error("a node message can't be encoded: {0}")]
     Codec(#[from] rmp_serde::encode::Error),
 }
@@ -103,7 +103,7 @@ pub enum DecodeError {
     /// The message is longer than [`MESSAGE_BYTES_MAX`].
     #[error("a node message longer than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
-    /// The message has another major version, which is contained.
+    /// The message has this other major version.
     #[error("a node message of the unsupported version {0}")]
     OtherVersion(u8),
     /// The kind or a variant is unknown to this version.
@@ -144,8 +144,8 @@ impl DecodeErrorCounts {
 }
 
 impl DecodeError {
-    /// Returns the header if it could be parsed. Its sequence number must be tracked even though the message is
-    /// ignored.
+    /// Returns the header if it could be parsed. Its sequence number must be tracked even if the
+    /// message is ignored.
     #[must_use]
     pub fn header(&self) -> Option<&EnvelopeHeader> {
         match self {
@@ -156,7 +156,8 @@ impl DecodeError {
 }
 
 impl EnvelopeHeader {
-    /// Returns whether the message has a sequence number of its own. Known for unknown kinds, too.
+    /// Returns whether the message has its own sequence number. This is known even for unknown
+    /// kinds.
     #[must_use]
     pub fn is_sequenced(&self) -> bool {
         self.kind & SEQUENCED != 0
@@ -206,7 +207,7 @@ impl Envelope {
     /// Encodes the envelope.
     ///
     /// # Errors
-    /// The message is too large, as a long list of connections may be.
+    /// The message is too large, for example a long list of connections.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 100);
         bytes.extend_from_slice(&MAGIC);
@@ -225,7 +226,7 @@ impl Envelope {
     /// Decodes an envelope from untrusted bytes.
     ///
     /// # Errors
-    /// The bytes must be ignored.
+    /// The bytes are not a valid message for this version and must be ignored.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (header, body) = EnvelopeHeader::read(bytes)?;
         match NodeMessage::read(header.kind, body) {
@@ -235,8 +236,8 @@ impl Envelope {
                 within_ms: header.within_ms,
                 message,
             }),
-            // For a sender of a later version, the message may contain additions to a known kind, which look malformed:
-            // it counts as unknown.
+            // A sender with a later minor version may have added to a known kind, which looks
+            // malformed here, so such a message counts as unknown.
             Err(_) if header.minor <= VERSION.1 => Err(DecodeError::Malformed(header)),
             Ok(None) | Err(_) => Err(DecodeError::Unknown(header)),
         }
@@ -293,7 +294,7 @@ impl NodeMessage {
     }
 }
 
-/// Deserialises a value, which must consist of all the bytes.
+/// Deserialises a value. The value must use up all bytes.
 fn whole<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, rmp_serde::decode::Error> {
     let mut deserializer = rmp_serde::Deserializer::new(bytes);
     deserializer.set_max_depth(DEPTH_MAX);

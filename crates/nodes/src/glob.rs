@@ -150,7 +150,8 @@ fn accepts(steps: &[Step], name: &str) -> bool {
 /// the product of both lengths.
 fn fits(text: &str, pattern: &str) -> bool {
     let (mut text, mut pattern) = (text.chars(), pattern.chars());
-    // For backtracking: where the match of the last `*` is assumed to end in the text, and the pattern after this `*`.
+    // For backtracking: the text from where the match of the last `*` is assumed to end, and the
+    // pattern after that `*`.
     let mut again = None;
     loop {
         let at = (text.clone(), pattern.clone());
@@ -181,7 +182,7 @@ fn fits(text: &str, pattern: &str) -> bool {
 struct StateSet {
     list: Vec<usize>,
     is_reached: Vec<bool>,
-    /// Instructions whose successors are not added yet.
+    /// Instructions whose successors have not been added yet.
     open: Vec<usize>,
 }
 
@@ -194,7 +195,8 @@ impl StateSet {
         }
     }
 
-    /// Adds an instruction and those that are reachable from it without consuming a character.
+    /// Adds an instruction and all instructions that are reachable from it without consuming a
+    /// character.
     fn reach(&mut self, place: usize, steps: &[Step]) {
         self.open.push(place);
         while let Some(place) = self.open.pop() {

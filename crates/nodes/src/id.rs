@@ -7,7 +7,8 @@ use veche_types::{ConnectionId, WorkerId};
 
 use crate::wire;
 
-/// A node, identified by a random number chosen at the start of its process. After a restart it is another node.
+/// A node, identified by a random number chosen at the start of its process. A restarted process is
+/// a different node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 

@@ -20,13 +20,13 @@
 //! | message | sent to | if lost | if repeated | reply |
 //! |---|---|---|---|---|
 //! | [`Announce`](NodeMessage::Announce) | all, every few seconds | replaced by the next one | harmless | no |
-//! | [`Leave`](NodeMessage::Leave) | all, at the end | the lease expires instead | harmless | no |
+//! | [`Leave`](NodeMessage::Leave) | all, at shutdown | the lease expires instead | harmless | no |
 //! | [`Instruct`](NodeMessage::Instruct) | all | noticed by its sequence number, and fetched again | ignored by its sequence number; if executed twice, a subscription or refresh has the same effect, and a connection opened in between is closed as well | [`Instructed`](NodeAnswer::Instructed) after the last change |
-//! | [`Block`](NodeMessage::Block) | all | noticed by its sequence number, and fetched again | the last one counts | [`Blocked`](NodeAnswer::Blocked) |
-//! | [`Connections`](NodeMessage::Connections), [`Channels`](NodeMessage::Channels), [`UserStatus`](NodeMessage::UserStatus) | all | the result covers fewer nodes, which it shows | answered twice, the second reply is ignored | from each node: lists are joined, [channels](ChannelList::add) and counts of a user added, the latest time counts |
+//! | [`Block`](NodeMessage::Block) | all | noticed by its sequence number, and fetched again | the last one received applies | [`Blocked`](NodeAnswer::Blocked) |
+//! | [`Connections`](NodeMessage::Connections), [`Channels`](NodeMessage::Channels), [`UserStatus`](NodeMessage::UserStatus) | all | the result covers fewer nodes, and states how many | answered twice, the second reply is ignored | from each node: lists are concatenated, [channels](ChannelList::add) and a user's connection counts are added up, and the latest time is kept |
 //! | [`Answer`](NodeMessage::Answer) | the node of the caller | as if the query were lost | ignored: its ticket is used up | – |
 //! | [`Relay`](NodeMessage::Relay) | the node of the response | noticed by the client's own timeout | executes a command twice: must not be repeated by a transport | on the response |
-//! | [`App`](NodeMessage::App) | the node of the connections; a search to all | as a message to a connection that has just closed | must not be repeated by a transport | a search by each node |
+//! | [`App`](NodeMessage::App) | the node of the connections; a search to all | like a message to a connection that has just closed | must not be repeated by a transport | a search by each node |
 //!
 //! *Order.* Messages from one node to another arrive in the order of sending. Messages of different nodes have no
 //! order: if a ban is sent by one node and its withdrawal by another, they may arrive in either order.

@@ -30,7 +30,7 @@ pub enum NodeMessage {
     UserStatus(UserStatusQuery),
     /// The reply to one of the messages above.
     Answer(NodeReply),
-    /// Commands of a client for its streaming response, which the receiving node holds.
+    /// Commands of a client whose streaming response is held by the receiving node.
     Relay(EmulationRequest),
     /// A message for the same application on the receiving node.
     App(AppMessage),

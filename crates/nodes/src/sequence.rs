@@ -27,7 +27,8 @@ pub struct SequenceTracker {
 pub enum SequenceCheck {
     /// No command before the message is missing.
     InOrder,
-    /// The first message of this node, which is tracked from now on; commands with lower numbers were not received.
+    /// The first message received from this node, which is tracked from now on. Its commands with
+    /// lower numbers were not received.
     First,
     /// The message is sequenced and was already received, so it must be ignored.
     Repeated,
@@ -59,8 +60,8 @@ impl Sequencer {
 }
 
 impl SequenceTracker {
-    /// Checks the sequence number of an arrived message, even if its content is ignored. `is_numbered`: the message is
-    /// sequenced.
+    /// Checks and records the sequence number of an arrived message; needed even for a message
+    /// whose content is ignored. `is_numbered` is whether the message is sequenced.
     pub fn check(&mut self, source: NodeId, sequence: u64, is_numbered: bool) -> SequenceCheck {
         let Some(last) = self.last.get_mut(&source) else {
             if self.last.len() < NODES_MAX {
@@ -101,7 +102,8 @@ mod tests {
             (4, true, SequenceCheck::InOrder),
             (4, true, SequenceCheck::Repeated),
             (2, true, SequenceCheck::Repeated),
-            // A message sent before the last command, which has arrived later on another path.
+            // A message that was sent before the last command and arrives after it, on another
+            // path.
             (3, false, SequenceCheck::InOrder),
             (4, false, SequenceCheck::InOrder),
             (6, true, SequenceCheck::Gap { after: 4 }),

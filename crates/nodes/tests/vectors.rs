@@ -1,7 +1,8 @@
 //! Pins the serialised form of version 1.0: the recorded messages (vectors) must stay readable forever, and messages
 //! must still be encoded to the same bytes.
 //!
-//! With `VECHE_BLESS=1` the test writes the file of vectors. That of a released version must never be written again.
+//! With `VECHE_BLESS=1` the test writes the file of vectors. The file of a released version must
+//! never be overwritten.
 
 mod samples;
 

@@ -29,7 +29,7 @@ const WORK_MAX: u64 = 4 * MEMORY_KIB as u64 * PASSES as u64;
 const RUNNING_MAX: usize = 4;
 const CORES_PER_HASH: usize = 2;
 
-/// The maximum number of waiting calls per call that may run.
+/// The maximum number of waiting calls for each call that may run at the same time.
 const WAITING_PER_RUNNING: usize = 32;
 
 /// The work of a new hash.
@@ -247,7 +247,8 @@ mod tests {
         let figures = Arc::new(ClientMetrics::default());
         let hasher = Hasher::with_turns(1, Arc::clone(&figures));
         let calls = (0..100).map(|_| hasher.perform(verify("x", Some("no hash"))));
-        // No hash runs until all have arrived: the first would make room for another.
+        // No hash may run until all calls have arrived: the first to finish would make room for
+        // another call.
         let turn = Arc::clone(&hasher.turns).acquire_owned().await;
         let begun = select(join_all(calls), std::future::ready(())).await;
         let Either::Right((_, calls)) = begun else {

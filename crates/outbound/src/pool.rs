@@ -63,7 +63,7 @@ pub(crate) struct ConnectionPool<D: Connector> {
 /// A connection with its metrics guard.
 type CountedConnection<D> = (<D as Connector>::Connection, ConnectionGuard);
 
-/// The number of checks during the idle limit.
+/// How often idle connections are checked for expiry within one idle timeout.
 const CHECKS_PER_TIMEOUT: u32 = 4;
 
 impl<D: Connector> ConnectionPool<D> {
@@ -103,7 +103,8 @@ impl<D: Connector> ConnectionPool<D> {
             match timeout(self.limits.connect_timeout, self.dial.is_alive(&mut open.0)).await {
                 Ok(true) => break Some(open),
                 Ok(false) => {}
-                // The check timed out, and those of the other idle connections would too, so all of them are closed.
+                // The check timed out. The checks of the other idle connections would too, so all
+                // are closed.
                 Err(_) => self.idle.lock().clear(),
             }
         };
@@ -226,8 +227,8 @@ impl<D: Connector> Drop for PooledConnection<D> {
             return;
         }
         if let (Some(of), Ok(runtime)) = (self.of.take(), Handle::try_current()) {
-            // The permit is held until the server has closed the connection too, so that the server never sees more than the
-            // limit.
+            // The permit is held until the server has closed the connection too, so that the server
+            // never sees more connections than the limit.
             runtime.spawn(async move {
                 let within = of.pool.limits.connect_timeout;
                 let _ = timeout(within, of.pool.dial.abort(of.connection)).await;

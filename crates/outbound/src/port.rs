@@ -1,7 +1,7 @@
 //! A worker's port: submits calls and receives outcomes without blocking.
 //!
-//! All calls of a worker are driven by one task. Outcomes that are ready together are delivered together, so a busy
-//! worker is woken once for many.
+//! All calls of a worker are driven by one task. Outcomes that are ready together are delivered
+//! together, so a busy worker is woken once for many outcomes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -72,7 +72,7 @@ impl Port {
     /// Submits a call, which starts with the next [`flush`](Self::flush). If [`CALLS_MAX`] calls are in progress, `flush`
     /// refuses it.
     pub fn submit(&mut self, id: CallId, call: Call) {
-        // Only this side increases the number, so it can't grow between the check and the increment.
+        // Only the port increases the number, so it can't grow between the check and the increment.
         let orders = match self.inbox.open.load(Ordering::Relaxed) < CALLS_MAX {
             true => &mut self.orders,
             false => &mut self.refused,

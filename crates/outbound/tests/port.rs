@@ -101,7 +101,7 @@ fn a_port_that_is_gone_holds_up_no_other() {
         bench.resolve(token, "localhost");
     }
     bench.port.flush();
-    // The calls of a dropped port are in progress, and their outcomes are dropped.
+    // The port is dropped while its calls are in progress, so their outcomes are dropped.
     drop(std::mem::replace(
         &mut bench.port,
         bench.outbound.port(|| {}),

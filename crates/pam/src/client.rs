@@ -36,9 +36,10 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// A running helper. It is a child of the thread that started it, and the kernel kills it when that thread ends;
-/// dropping it kills and reaps it, together with the processes its modules have started in its process group. It is
-/// reaped only here, so its process id can't have been reused.
+/// A running helper: a child of the thread that started it. The kernel kills the helper when that
+/// thread ends. Dropping this value kills the helper and the processes that its modules have
+/// started in its process group, and reaps the helper. Nothing else reaps it, so its process id
+/// can't have been reused.
 #[derive(Debug)]
 pub struct Helper {
     child: Child,
@@ -86,7 +87,8 @@ impl Helper {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let child = command.spawn()?;
-        // The command owns the other end of the socket, which must be closed here: it is dropped with the command.
+        // The command owns the other end of the socket, which must be closed in this process:
+        // dropping the command closes it.
         Ok(Self {
             child,
             socket: ours,

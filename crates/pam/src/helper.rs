@@ -22,7 +22,8 @@ use crate::wire::{PamReply, PamRequest};
 /// The argument that makes the program run as a helper; only the server uses it.
 pub const ARGUMENT: &str = "pam-helper";
 
-/// Maximum number of descriptors of a helper: modules that run programs close each possible one in a loop.
+/// Maximum number of descriptors of a helper. It is low because modules that run programs close
+/// every possible descriptor in a loop.
 const DESCRIPTORS_MAX: u64 = 256;
 
 /// Runs a helper, whose standard input is its socket.

@@ -75,7 +75,7 @@ type StrError = unsafe extern "C" fn(Handle, c_int) -> *const c_char;
 /// The functions of libpam, by symbol.
 pub(crate) struct Functions {
     start: Start,
-    /// `pam_start_confdir`, which Linux-PAM has since 1.4.
+    /// `pam_start_confdir`, available since Linux-PAM 1.4.
     start_in: Option<StartIn>,
     end: Step,
     authenticate: Step,
@@ -142,8 +142,8 @@ impl Functions {
         let mut handle: Handle = ptr::null_mut();
         let code = match (folder, self.start_in) {
             (None, _) => {
-                // SAFETY: all pointers are valid for the call, and the library copies what it keeps, except `talk`,
-                // which outlives the transaction by its lifetime.
+                // SAFETY: all pointers are valid for the call, and the library copies what it
+                // keeps, except `talk`, whose lifetime lasts longer than the transaction.
                 unsafe {
                     (self.start)(
                         service.as_ptr(),
@@ -227,7 +227,7 @@ impl Transaction<'_> {
     /// Returns the user name as changed by the modules.
     pub(crate) fn user(&self) -> Option<CString> {
         let mut user: *const c_void = ptr::null();
-        // SAFETY: the handle is open, and the destination is ours.
+        // SAFETY: the handle is open, and the destination is a local variable.
         let code = unsafe { (self.functions.item)(self.handle, USER, &raw mut user) };
         if code != SUCCESS || user.is_null() {
             return None;

@@ -67,7 +67,7 @@ impl PamService {
         self.folder.as_deref()
     }
 
-    /// Returns the possible files of the service's rules; the first that exists counts.
+    /// Returns the possible files of the service's rules; PAM uses the first that exists.
     pub fn files(&self) -> Vec<PathBuf> {
         match &self.folder {
             Some(folder) => vec![folder.join(&self.name)],

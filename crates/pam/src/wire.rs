@@ -147,7 +147,7 @@ fn write_frame(socket: &mut impl Write, fields: &[&[u8]]) -> io::Result<()> {
     socket.write_all(&frame)
 }
 
-/// Returns `None` at the end of the stream, unless a frame is incomplete.
+/// Reads a frame. Returns `None` if the stream ends before the frame begins.
 fn read_frame(socket: &mut impl Read) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     let mut length = [0; 4];
     let first = loop {

@@ -35,7 +35,7 @@ impl PoolRegistry {
     }
 }
 
-/// Present state of an application's processes, the sum of all generations that run.
+/// The current state of an application's processes, summed over all running generations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolGauges {
     /// Processes that have not finished their start.
@@ -114,7 +114,8 @@ impl RestartReason {
         Self::Watch,
     ];
 
-    /// Returns the name in metrics and logs: the name of the directive if a directive is the reason.
+    /// Returns the name used in metrics and logs. A limit set by a directive has the name of the
+    /// directive.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -170,19 +171,20 @@ impl PoolFigures {
         read(&self.failed)
     }
 
-    /// Returns the number of events without a place in the queue, or without a process within `queue_timeout`.
+    /// Returns the number of events that were refused: the queue was full, or no process was free
+    /// within `queue_timeout`.
     #[must_use]
     pub fn refused(&self) -> u64 {
         read(&self.refused)
     }
 
-    /// Returns the time that events waited for a process, in seconds.
+    /// Returns the total time that events waited for a process, in seconds.
     #[must_use]
     pub fn wait_s(&self) -> f64 {
         read(&self.wait_us) as f64 / 1e6
     }
 
-    /// Returns the time that processes spent on events, in seconds.
+    /// Returns the total time that processes spent on events, in seconds.
     #[must_use]
     pub fn run_s(&self) -> f64 {
         read(&self.run_us) as f64 / 1e6

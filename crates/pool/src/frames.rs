@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::process::{PoolProcess, PoolProcessState};
 use crate::shared::{PoolMessage, ProcessKey, Shared, ThreadOutlet, bit};
 
-/// The part of a head that names the server thread of a frame.
+/// The fields of a head that determine the server thread that a frame is for.
 #[derive(Debug, Deserialize)]
 struct Envelope {
     #[serde(rename = "type")]
@@ -47,7 +47,7 @@ pub(crate) struct ReadOutcome {
     pub(crate) is_ready: bool,
 }
 
-/// The parts of a pool that the frames of its processes concern.
+/// The parts of a pool that are needed to handle its processes' frames.
 #[derive(Clone, Copy)]
 pub(crate) struct Pool<'a> {
     pub(crate) options: &'a Options,
@@ -55,8 +55,8 @@ pub(crate) struct Pool<'a> {
     pub(crate) figures: &'a PoolFigures,
 }
 
-/// Handles a frame of a process. An error ends the process; its text is for the log, and empty if the process has ended as
-/// it was asked to.
+/// Handles a frame of a process. An error ends the process; its text is for the log, and empty if
+/// the process has ended on request.
 pub(crate) fn handle_frame(
     process: &mut PoolProcess,
     read: Frame<'_>,
@@ -129,7 +129,7 @@ fn put(process: ProcessKey, outlet: &ThreadOutlet, event: Option<(u64, u64)>, fr
     });
 }
 
-/// Returns an error if the handler of an event of the process itself has failed.
+/// Returns an error if the process has failed to handle one of its own events, such as `start`.
 fn own_failure(frame: Frame<'_>, id: u64, name: EventName) -> Result<(), String> {
     let read = FromWorker::read(frame, |one| (one == id).then_some(name));
     match read.map_err(|error| error.message)? {

@@ -26,7 +26,7 @@ use crate::watch::{ReadySources, Watch, WatchSource};
 /// The target of log lines of applications.
 pub(crate) const LOG: &str = "veche::app";
 
-/// The delay after a process that failed to start, doubled each time up to the maximum.
+/// The delay after a failed start of a process, doubled with each failure up to the maximum.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 
@@ -42,8 +42,9 @@ const START_ERRORS_BYTES: usize = 4096;
 /// The longest wait of the thread.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// The state of a pool, behind a lock that a server thread only tries to take: it assigns its own events while the pool
-/// thread waits. Only the pool thread starts, ends and reads processes, since that may wait for the spawner.
+/// The state of a pool, behind a lock. While the pool thread waits, it does not hold the lock, so a
+/// server thread can take it to assign its own events; a server thread never waits for the lock.
+/// Only the pool thread starts, ends and reads processes, since that may wait for the spawner.
 struct Manager {
     options: Options,
     spawner: Arc<Spawner>,
@@ -119,7 +120,7 @@ pub(crate) fn start(
     Ok(shared)
 }
 
-/// Runs the pool thread until the pool is over. It waits without the lock.
+/// Runs the pool thread until the pool has ended. The thread does not hold the lock while it waits.
 fn run(manager: &Mutex<Manager>) {
     let mut ready = ReadySources::new();
     let watch = manager.lock().watch.clone();
@@ -138,7 +139,8 @@ fn run(manager: &Mutex<Manager>) {
 }
 
 impl Manager {
-    /// Does the work that is due. Returns the time that the thread may wait; `None` once the pool is over.
+    /// Does the work that is due. Returns the time that the thread may wait; `None` once the pool
+    /// has ended.
     fn work(&mut self, now: Instant) -> Option<Duration> {
         self.take_orders(now);
         self.tend(now);

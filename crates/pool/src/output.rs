@@ -3,14 +3,16 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
 
-/// Longer frames are written from where they are; shorter ones are copied together, which costs less than a slice each.
+/// Frames longer than this are written without a copy. Shorter ones are copied into one buffer,
+/// which costs less than a slice for each.
 const LONG: usize = 2048;
 
 /// Maximum number of slices of one write.
 const SLICES_MAX: usize = 64;
 
-/// Length from which on nothing is appended to a buffer of short frames, so that the written part of an output that never
-/// empties is freed; also the largest capacity of a buffer that is kept for later frames.
+/// A buffer of short frames is not extended beyond this length, so that the memory of written
+/// frames is freed even if the output never becomes empty. Also the largest capacity of a buffer
+/// that is kept for later frames.
 const KEPT_BYTES: usize = 64 << 10;
 
 /// Frames that the socket has not accepted yet, in order.

@@ -21,14 +21,15 @@ use crate::watch::{Watch, WatchSource};
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
-/// The most events that wait in the socket of a process.
+/// The maximum number of events that wait in the socket of a process.
 const AHEAD_MAX: u128 = 256;
 
-/// Maximum total time of the events that wait in the socket of a process. One write then carries as many events as the
-/// process handles in this time, and no event waits much longer for others than for its own handler.
+/// Maximum total time of the events that wait in the socket of a process. One write then carries as
+/// many events as the process handles in this time, and no event waits much longer than this for
+/// the events before it.
 const AHEAD_TIME: Duration = Duration::from_millis(1);
 
-/// A process with slower handlers gets its events one at a time.
+/// A process that takes longer than this for an event on average gets its events one at a time.
 const QUICK: Duration = Duration::from_micros(200);
 
 /// The beginning of an event's frame, before its id.
@@ -63,9 +64,9 @@ pub(crate) struct PoolProcess {
     pub(crate) key: ProcessKey,
     pub(crate) instance: u32,
     pub(crate) state: PoolProcessState,
-    /// The process that this one replaces, which is ended once this one is ready.
+    /// The process that this one replaces. The replaced process is ended once this one is ready.
     pub(crate) replaces: Option<ProcessKey>,
-    /// The reason why the process has to be replaced, if it has.
+    /// The reason why the process has to be replaced, if any.
     pub(crate) worn: Option<RestartReason>,
     /// Whether the process was requested to stop.
     pub(crate) is_asked: bool,
@@ -160,7 +161,8 @@ impl PoolProcess {
         Ok(())
     }
 
-    /// Sets whether the pool thread also waits until the socket accepts more, which is so while there is output.
+    /// Makes the pool thread also wait until the socket accepts more while there is output, and
+    /// stops this once there is none.
     pub(crate) fn watch_writes(&mut self, watch: &Watch) {
         let writes = self.has_output();
         if writes != self.is_write_watched
@@ -211,7 +213,7 @@ impl PoolProcess {
         let id = self.last_id.to_string();
         let mut head = [0; 4];
         head.copy_from_slice(&frame[..4]);
-        // The id of one digit is replaced by the real one.
+        // The placeholder id `0`, a single digit, is replaced by the real id.
         let head_bytes = u32::from_le_bytes(head) + id.len() as u32 - 1;
         self.output.push(&head_bytes.to_le_bytes());
         self.output.push(&frame[4..PREFIX_BYTES]);
@@ -240,8 +242,8 @@ impl PoolProcess {
         Some((taken, took))
     }
 
-    /// Returns the time since which the process is idle; `None` while it handles an event, and before its first event,
-    /// when a successor would be no fresher.
+    /// Returns the time since which the process is idle; `None` while it handles an event. Also
+    /// `None` before its first event, since replacing an unused process would gain nothing.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let is_idle = self.is_used && self.in_hand.is_empty();
         self.answered.filter(|_| is_idle)

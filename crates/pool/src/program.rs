@@ -17,15 +17,17 @@ pub struct Program(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: Options,
-    /// The spawner, which the pool takes when it starts. The server keeps the applications of its first configuration
-    /// until it ends, but their spawner ends with their pool.
+    /// The spawner, which the pool takes when it starts. So the spawner ends with the pool,
+    /// although the server keeps the applications of its first configuration until the server
+    /// itself ends.
     spawner: Mutex<Option<Arc<Spawner>>>,
     figures: Arc<PoolFigures>,
     pool: OnceLock<Result<Arc<Shared>, String>>,
 }
 
 impl Program {
-    /// Returns an application none of whose processes has started; its processes count in these figures.
+    /// Returns an application of which no process has started. Its processes are counted in
+    /// `figures`.
     #[must_use]
     pub fn new(options: Options, spawner: Arc<Spawner>, figures: Arc<PoolFigures>) -> Self {
         let pool = OnceLock::new();

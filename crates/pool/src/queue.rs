@@ -8,8 +8,8 @@ use veche_runtime::wire::EventName;
 use crate::shared::{EventJob, ThreadOutlet};
 use std::sync::Arc;
 
-/// The events that wait for a process. Events of one connection never wait together, so they are ordered by arrival
-/// only.
+/// The events that wait for a process. At most one event of each connection waits at a time, so
+/// ordering by arrival suffices.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingEvents {
     jobs: VecDeque<(Instant, EventJob)>,

@@ -111,7 +111,8 @@ impl ThreadOutlet {
     }
 }
 
-/// Hands over all orders on the calling thread; returns `false` if another thread is at work in the pool.
+/// Hands over all orders on the calling thread; returns `false` if another thread holds the pool's
+/// lock.
 #[derive(Default)]
 struct Entrance(OnceLock<Box<dyn Fn() -> bool + Send + Sync>>);
 
@@ -172,14 +173,15 @@ impl Shared {
         let _ = rustix::io::read(&self.waker, &mut count);
     }
 
-    /// Wakes the server threads that have messages which were not announced to them.
+    /// Wakes the server threads that have unannounced messages.
     pub(crate) fn announce_mail(&self) {
         self.users.lock().iter().for_each(|user| user.announce());
     }
 
     /// Wakes the thread of the pool.
     pub(crate) fn wake(&self) {
-        // If the counter is at its maximum, the write fails, but the thread is woken all the same.
+        // If the counter is at its maximum, the write fails, but a nonzero counter wakes the thread
+        // anyway.
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
     }
 
@@ -198,7 +200,8 @@ impl Shared {
         self.users.lock().first().cloned()
     }
 
-    /// Sets the events that processes handle. At the first call, the first process has become ready.
+    /// Sets the events that processes handle. The first call means that the first process has
+    /// become ready.
     pub(crate) fn set_ready(&self, events: u32) {
         self.events.store(events, Ordering::Release);
         if !self.is_ready.swap(true, Ordering::AcqRel) {

@@ -10,7 +10,7 @@ use rustix::io::Result;
 
 use crate::shared::ProcessKey;
 
-/// Maximum number of sources that one wait reports; the others are reported by the next one.
+/// Maximum number of sources that one wait reports; the next wait reports the others.
 const READY_MAX: usize = 256;
 
 /// A source that is ready.
@@ -22,7 +22,7 @@ pub(crate) enum WatchSource {
     Spawner,
     /// Output of a process for the log.
     Output(ProcessKey),
-    /// The socket of a process can be read, or written where that was requested.
+    /// The socket of a process can be read, or, if that was requested, written.
     Socket(ProcessKey),
 }
 

@@ -553,7 +553,8 @@ impl Workers {
         }
     }
 
-    /// Returns whether the pools are to be left, since the server ends and nothing needs them.
+    /// Returns whether the pools must be released, because the server is shutting down and nothing
+    /// needs them any more.
     fn leaves(&self) -> bool {
         let is_idle = self.connections.is_empty() && self.in_hand.is_empty();
         self.is_stopping && is_idle && self.links().next().is_some()

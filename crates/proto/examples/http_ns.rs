@@ -96,7 +96,7 @@ fn main() {
     }
 }
 
-/// The fastest of some runs, as everything else on the machine only adds.
+/// Prints the time of the fastest run: other load on the machine can only add time.
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 fn report(what: &str, mut work: impl FnMut()) {
     let run = |work: &mut dyn FnMut(u32)| {

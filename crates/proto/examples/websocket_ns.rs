@@ -56,8 +56,9 @@ fn echo(kind: MessageKind, bytes: usize, agreed: Option<deflate::DeflateParams>,
     let mut decoder = Decoder::new(Role::Server, agreed);
     let mut encoder = Encoder::new(Role::Server, agreed);
     let mut out = Vec::<u8>::with_capacity(2 * bytes + 64);
-    // Buffers whose addresses differ by nearly a multiple of 4 KiB make each load wait for an unrelated store, which
-    // costs 3 us for 8 KiB: place them half of that apart.
+    // If the addresses of two buffers differ by nearly a multiple of 4 KiB, each load waits for an
+    // unrelated store, which costs 3 us for 8 KiB. So the buffers are placed 2 KiB apart modulo 4
+    // KiB.
     let mut receive = vec![0; 32 * 1024];
     let apart = (out.as_ptr() as usize).wrapping_sub(receive.as_ptr() as usize);
     let start = apart.wrapping_sub(2048) % 4096;
@@ -71,7 +72,8 @@ fn echo(kind: MessageKind, bytes: usize, agreed: Option<deflate::DeflateParams>,
     for _ in 0..ROUNDS {
         let start = Instant::now();
         for _ in 0..messages {
-            // The kernel would write the bytes here; the copy belongs to neither, but is small compared with both.
+            // In a server, the kernel writes the bytes here. The copy is part of neither decoding
+            // nor encoding, but its cost is small compared with both.
             input.copy_from_slice(&frame);
             out.clear();
             let split = if cut { frame.len() / 2 } else { 0 };

@@ -195,7 +195,8 @@ fn compares_entity_tags() {
     }
 }
 
-/// Bytes that were scanned are not scanned again. The test changes them afterwards, which would otherwise be noticed.
+/// Scanned bytes are not scanned again: the test spoils them after the scan, which a second scan
+/// would notice.
 #[test]
 fn a_head_byte_by_byte_takes_linear_time() {
     let limits = HeadLimits {

@@ -105,8 +105,8 @@ fn a_binary_header_names_the_client() {
             client(&binary(0x21, family, &most)),
             Err(ProxyHeaderError::TooLong)
         );
-        // A header of the command LOCAL, which is about the proxy itself, has no client, whatever else it contains.
-        // Neither has one whose client has no TCP address.
+        // A header with the command LOCAL describes the proxy itself, so it has no client, whatever
+        // else it contains. A header whose client has no TCP address has no client either.
         assert_eq!(client(&binary(0x20, family, &block(address))), Ok(None));
         for family in [0x00, 0x12, 0x22, 0x31, 0x32] {
             assert_eq!(client(&binary(0x21, family, &[0; 216])), Ok(None));

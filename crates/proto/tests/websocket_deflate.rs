@@ -115,7 +115,8 @@ fn the_default_keeps_no_context() {
     };
     let expected = "pd; server_max_window_bits=11; client_max_window_bits=10";
     assert_eq!(answer(&small, &offer), expected);
-    // If the client does not offer `client_max_window_bits`, the server can't require a smaller window of it.
+    // If the client does not offer `client_max_window_bits`, the server can't require a smaller
+    // window from it.
     assert_eq!(
         answer(&small, &["permessage-deflate"]),
         "pd; server_max_window_bits=11"
@@ -135,7 +136,7 @@ fn a_client_knows_the_contexts_that_are_kept() {
             true,
             true,
         ),
-        // The client is also bound by its own offer, which had no context takeover.
+        // The client is also bound by its own offer, which excluded context takeover.
         ("; server_no_context_takeover", &forgets, true, true),
     ] {
         let response = pd(parameters);
@@ -234,8 +235,8 @@ fn tempting(random: &mut fastrand::Rng) -> Vec<u8> {
     data
 }
 
-/// No distance exceeds the window. The library supports windows from 9 bits on; for 8 bits it is given 9, and must
-/// still stay within 8.
+/// No distance exceeds the window. The library supports windows of at least 9 bits. For a window of
+/// 8 bits, the library gets 9, and its distances must still stay within 8 bits.
 #[test]
 fn distances_stay_within_the_window() {
     let mut random = fastrand::Rng::with_seed(7692);

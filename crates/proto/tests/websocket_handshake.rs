@@ -58,7 +58,7 @@ fn requests() {
     assert_eq!(status(&[("Upgrade", Some("h2c, WebSocket"))]), 101);
     assert_eq!(status(&[("Connection", Some("keep-alive, upgrade"))]), 101);
     assert_eq!(status(&[("+Content-Length", Some("0"))]), 101);
-    // Requests that are no upgrade, or one to another protocol.
+    // Requests that are not upgrades, or that are upgrades to another protocol.
     assert_eq!(status(&[("Upgrade", None)]), 0);
     assert_eq!(status(&[("Upgrade", Some("h2c"))]), 0);
     assert_eq!(status(&[("", Some("GET /chat HTTP/1.0"))]), 0);

@@ -130,8 +130,8 @@ proptest! {
                 }
                 input = &mut input[taken..];
             }
-            // The decoder has a buffer of the input's size, or one of the pool; its own state; and the peer's
-            // compression context.
+            // The decoder may use a buffer of the input's size or one from the pool, its own state,
+            // and the peer's compression context.
             let context_bytes = agreed.map_or(0, |agreed| match receiver {
                 Role::Server => 1 << agreed.client_window_bits(),
                 Role::Client => 1 << agreed.server_window_bits(),
@@ -149,7 +149,8 @@ proptest! {
     }
 }
 
-/// For a message of which 16 MiB are announced and little is received, memory is proportional to the received bytes.
+/// If 16 MiB of a message are announced and little is received, memory is proportional to the
+/// received bytes.
 #[test]
 fn memory_follows_what_came() {
     let limits = MessageLimits {

@@ -126,7 +126,7 @@ fn compressed_sharing_a_window() {
             })
         );
     }
-    // The server's encoder makes the second message as short as the example's.
+    // The server's encoder makes the second message as short as it is in the example.
     let mut encoder = Encoder::new(Role::Server, Some(agreed));
     let mut out = Vec::new();
     assert!(encoder.encode(&mut out, MessageKind::Text, b"Hello", &mut codecs, None));

@@ -238,7 +238,7 @@ proptest! {
         }
     }
 
-    /// Several connections share a decompressor for what compressors of their own have compressed.
+    /// Several connections share a decompressor; each sender has its own compressor.
     #[test]
     fn what_kept_streams_send_is_inflated(
         bits in prop::collection::vec(8..=15u8, 1..4),
@@ -445,7 +445,7 @@ fn contexts_stay_within_their_budget() {
             .unwrap()
             .contains("client_no_context_takeover")
     );
-    // Connections without a context need no memory of the budget.
+    // Connections without a context use no memory of the budget.
     let alone = self::agreed("", false);
     assert_eq!(
         Decoder::accept(Some(alone), &receiving).deflate(),

@@ -51,7 +51,8 @@ pub struct PerEvent {
 struct InHand {
     name: EventName,
     origin: EventOrigin,
-    /// A copy of the call, for an event that is sent again if all processes are busy: only a close.
+    /// A copy of the call, for an event that is sent again if all processes are busy; `None` for
+    /// any event except a close.
     call: Option<Box<Call>>,
 }
 
@@ -300,7 +301,7 @@ enum Parts {
     Effects,
 }
 
-/// Returns `Some` with the user, if known, if the effect accepts a handshake.
+/// Returns the user of an accepted handshake, which may be unknown; `None` for any other effect.
 fn accepted(effect: &Effect) -> Option<Option<String>> {
     match effect {
         Effect::Handshake {

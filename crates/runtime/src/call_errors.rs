@@ -10,7 +10,7 @@ use veche_types::codes::ErrorCode;
 
 use crate::{CLOSED, GONE};
 
-/// The kind of errors caused by a full queue or limit.
+/// The kind of errors caused by a full queue or an exhausted limit.
 pub const FULL: &str = "full";
 
 /// The error text of a wait whose coroutine was cancelled.
@@ -31,8 +31,8 @@ const REDIS_PASSES: [&str; 6] = [
     "NOREPLICAS",
 ];
 
-/// Appends the kind to an error text in brackets, with `code` if it is given: the other side's code, if the text does not
-/// contain it.
+/// Appends the kind in brackets to an error text. `code` is the other side's code, if the text does
+/// not contain it.
 #[must_use]
 pub fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
     match code {
@@ -77,8 +77,8 @@ pub fn of_call(error: &CallError) -> (Option<CodeValue<'_>>, bool) {
     (code, is_retryable(error.kind.name(), passes))
 }
 
-/// Returns whether a call with an error of this kind had no effect and may succeed if it is repeated later. `passes` says
-/// whether the other side's code means that.
+/// Returns whether a call with an error of this kind had no effect and may succeed if it is
+/// repeated later. `passes` is whether the other side's code indicates this.
 fn is_retryable(kind: &str, passes: bool) -> bool {
     match kind {
         _ if kind == CallErrorKind::PoolFull.name() || kind == FULL => true,

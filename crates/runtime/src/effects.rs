@@ -87,7 +87,7 @@ pub enum Effect {
         connection: ConnectionId,
         /// The name of the channel, not validated.
         channel: String,
-        /// Whether and how the position at which the subscription starts is requested.
+        /// A request for the position at which the subscription starts, if any.
         place: Option<PositionRequest>,
         /// The token of the waiting handler.
         token: Token,
@@ -116,7 +116,7 @@ pub enum Effect {
         channel: String,
         /// Whether the data is text or binary.
         kind: MessageKind,
-        /// The data is text and a single JSON value.
+        /// Whether the data is text and a single JSON value.
         is_json: bool,
         /// The published data, in [`Effects::bytes`].
         data: ByteSpan,
@@ -335,10 +335,10 @@ pub struct Effects {
 const BYTES_MAX: usize = 64 << 20;
 /// The maximum number of effects recorded before they are executed.
 const COUNT_MAX: usize = 1 << 20;
-/// The maximum number of log bytes recorded before the effects are executed; further lines are dropped. The worker formats all
-/// recorded lines at once, which takes its time.
+/// The maximum number of log bytes recorded before the effects are executed; further lines are
+/// dropped. The worker formats all recorded lines at once and does nothing else meanwhile.
 const LOG_BYTES_MAX: usize = 1 << 20;
-/// What a line counts for in addition to its text.
+/// The number of bytes that a log line counts in addition to its text.
 const LOG_LINE_BYTES: usize = 128;
 /// The longest message in bytes. It is limited because a message is validated and copied in one step.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;

@@ -20,9 +20,9 @@ pub enum Hook {
     Publish,
     /// Returns the result of an RPC method.
     Rpc,
-    /// Notifies of a message for which the client expects no reply.
+    /// Notifies the application of a message for which the client expects no reply.
     Message,
-    /// Notifies that a connected client has disconnected.
+    /// Notifies the application that a connected client has disconnected.
     Disconnect,
 }
 
@@ -73,7 +73,7 @@ pub struct AppHookCaller<'a> {
     pub id: &'a str,
     /// The user; empty for an anonymous client.
     pub user: &'a str,
-    /// The transport of its messages.
+    /// The transport of the client's messages.
     pub transport: &'a str,
     /// The message format: `json` or `protobuf`.
     pub protocol: &'a str,
@@ -152,7 +152,7 @@ pub struct Grant {
     pub user: String,
     /// The expiry in seconds since 1970; `None`: never.
     pub expires_at_s: Option<u64>,
-    /// For refreshes: the connection or subscription has expired.
+    /// For refreshes: whether the connection or subscription has expired.
     pub is_expired: bool,
     /// Public data of the client.
     pub info: Option<Blob>,

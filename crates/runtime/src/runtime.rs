@@ -58,9 +58,9 @@ pub struct Replacement<'a, 'h> {
 /// [effects](Effects) and executes them in order, without calling the runtime in between. The outcome of an effect with a
 /// [`Token`] is delivered by [`answer`](Runtime::answer) or [`handle_outcome`](Runtime::handle_outcome), at most once.
 ///
-/// Each handshake, request and hook is answered by exactly one effect, even if its handler fails, and at the latest in
-/// [`fail_waiting`](Runtime::fail_waiting). A failed handler records a log line, and
-/// [`Effect::Failed`](crate::Effect::Failed) if it was a connection's.
+/// Each handshake, request and hook is answered by exactly one effect, even if its handler fails,
+/// no later than in [`fail_waiting`](Runtime::fail_waiting). A failed handler records a log line,
+/// and [`Effect::Failed`](crate::Effect::Failed) if it was a connection's.
 pub trait Runtime: Sized {
     /// The validated application, shared by all workers.
     type Program;

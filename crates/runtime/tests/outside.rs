@@ -1,4 +1,4 @@
-//! Calls of workers to servers outside, and their results, by the vectors.
+//! Compares calls of workers to external servers, and their results, with the vectors.
 
 mod support;
 

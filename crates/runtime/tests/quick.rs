@@ -12,7 +12,8 @@ const FAR: &str = r#"{"effect":"send","connection":"3.17.2","data":1}"#;
 const BYTES: &str = r#"{"effect":"send","data_kind":"binary","data":1}"#;
 const TEXT: &str = r#"{"effect":"send","connection":"0.0.1","data_kind":"text","data":0}"#;
 
-/// Reads a frame, and its head with a space, which the quick form does not have.
+/// Reads a frame twice: as given, and with a space in its head, which the quick form does not
+/// permit.
 fn read_both(head: &str, payload: &[u8], name: EventName) {
     let spaced = head.replacen('{', "{ ", 1);
     let event = |id| (id == 12).then_some(name);

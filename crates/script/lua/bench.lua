@@ -5,7 +5,8 @@ local native, inner, veche = ...
 local can_wait, pcall, spawn, sleep = inner.can_wait, inner.pcall, veche.spawn, veche.sleep
 local error, rawequal, setmetatable, tostring, type = error, rawequal, setmetatable, tostring, type
 
--- The seconds between two checks whether the run has started, and the pause after a failed session.
+-- The seconds between two checks of whether the run has started, and the pause after a failed
+-- session.
 local LOOK_S, PAUSE_S = 0.01, 1
 -- The longest name of an action in bytes.
 local NAME_BYTES_MAX = 64
@@ -15,7 +16,7 @@ local bench = {}
 local session
 -- The error of the last failed action. A session that ends with this error is not counted as failed again.
 local action_error
--- Ends a session whose time is over.
+-- The error that ends a session when the run has ended.
 local over = setmetatable({}, { __tostring = function() return "the run has ended" end, __metatable = false })
 
 local function bad(name, number, what)

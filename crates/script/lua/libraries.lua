@@ -16,12 +16,14 @@ local find, sub = string.find, string.sub
 local PART_BYTES = 512 * 1024
 -- The number of list items that are concatenated or moved in one step.
 local PIECES = 16384
--- Up to this many items are concatenated in one step whatever their length, which is limited by memory.
+-- Up to this many items are concatenated in one step, regardless of their length; only memory
+-- limits the length.
 local PIECES_FEW = 64
 
 local NO_MEMORY = "not enough memory: the application is over its limit"
 
--- Concatenates the items from `i` to `j`, at most `PIECES`. `level` is that of `error`.
+-- Concatenates the items from `i` to `j`, at most `PIECES`. `level` has the same meaning as in
+-- `error`.
 local function join(list, separator, i, j, level)
   local bytes = bytes_of(list, #separator, i, j)
   -- The result is in memory twice: in a growing list, and as a string.

@@ -39,7 +39,8 @@ function Line:wait(waiter, level, seconds)
       if not waiter.is_served then leave(self, waiter) end
       return false, why
     end
-    -- If the waiter is not served, the coroutine that woke it was stopped before it could serve it.
+    -- If the waiter is not served, the coroutine that resumed this one was stopped before it could
+    -- serve the waiter.
     if waiter.is_served then return true end
     if by and now() >= by then
       leave(self, waiter)

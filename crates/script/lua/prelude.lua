@@ -63,8 +63,9 @@ local function try_park(token)
   return co_yield(WAITS, token)
 end
 
--- Called first by functions that may wait. If the run has used up its slice, it lets other coroutines run first, so that a loop
--- of calls that need not wait can't block the worker. `level` is that of `error`, for the caller.
+-- Called first by functions that may wait. If the run has used up its time slice, other coroutines
+-- run first, so that a loop of calls that need not wait can't block the worker. `level` is passed
+-- to `error`, to name the caller.
 local function give_way(level)
   if is_long() and can_wait() then
     local ok, why = co_yield(WAITS, native.sleep(0))
@@ -121,7 +122,7 @@ debug = {
     local trace = not co and traces[co_running() or native]
     if not trace then
       level = type(level) == "number" and level or (co and 0 or 1)
-      -- Above this function and the called one.
+      -- Without `co`, one level more, because this function is on the stack as well.
       trace = native.traceback(co, co and level or level + 1)
     end
     return (message and message .. "\n" or "") .. trace
@@ -211,7 +212,8 @@ local function wake_all(waiters)
   end
 end
 
--- Tasks whose errors concern not only the coroutine that joins them, by number. The table keeps them from being collected.
+-- Running tasks whose failure must be handled even if no coroutine joins them, by number. The table
+-- keeps them from being collected.
 local kept = {}
 
 local function ended(task, ok, ...)
@@ -233,8 +235,9 @@ function veche.spawn(f, ...)
   return task
 end
 
--- Starts a task that continues with `go_on` when it fails, for work that has to go on even if memory is short. It begins with
--- `first`, unless a limit refuses this; without `first` no limit applies.
+-- Starts a task for work that has to continue even if memory is short: when the task fails, it
+-- continues with `go_on`. It begins with `first` if given, which a limit may refuse; otherwise it
+-- begins with `go_on`, to which no limit applies.
 local function spawn_lasting(go_on, first)
   local task = setmetatable({ state = "running", go_on = go_on }, Task)
   local spawn = first and native.spawn or native.respawn
@@ -303,7 +306,7 @@ function timer.after(seconds, f, ...)
   end, ...)
 end
 
--- Returns the seconds, and whether the first error is the last call.
+-- Returns the interval in seconds, and whether the first error ends the timer.
 local function check_interval(every)
   if type(every) ~= "table" then
     check_seconds("every", every, 4)
@@ -329,7 +332,8 @@ function timer.every(every, f, ...)
   local count, arguments = select("#", ...), { ... }
   local due, task = native.now(), nil
   local function go_on()
-    -- Errors that no pcall catches, such as the end of a run that took too long, also end only one call, not the timer.
+    -- Some errors, such as the end of a run that took too long, can't be caught by pcall. They also
+    -- end only one call, not the timer.
     if not is_fragile then task.go_on = go_on end
     while true do
       local now = native.now()
@@ -437,7 +441,7 @@ local request_methods = {}
 
 local request_fields = native.request_fields
 local request_meta = {
-  -- Values that were read once are kept.
+  -- A value is stored once it has been read.
   __index = function(request, key)
     local field = request_fields[key]
     if not field then return request_methods[key] end
@@ -484,7 +488,7 @@ setmetatable(_G, {
   __metatable = false,
 })
 
--- Strings share one metatable; the table behind it stays open, so that methods can be added.
+-- Strings share one metatable. Its `__index` table can be changed, so that methods can be added.
 getmetatable("").__metatable = false
 
 local function loaded() loading = false end

@@ -1,7 +1,7 @@
 -- `veche.queue`: objects for queues that Rust stores under a number as long as a guard exists; an object has both.
 --
--- The end of a wait does not take a value: the coroutine tries again when it continues; if it does not continue, the next
--- waiting coroutine is woken.
+-- A wait that ends takes no value: the coroutine tries again when it continues. If it does not
+-- continue, the next waiting coroutine is woken.
 local inner = ...
 local native, class, try_park = inner.native.queue, inner.class, inner.try_park
 local can_wait, cannot_wait, now, give_way = inner.can_wait, inner.cannot_wait, inner.native.now, inner.give_way

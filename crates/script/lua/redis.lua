@@ -21,7 +21,8 @@ end
 
 local pipeline, subscribe = native.pipeline, native.subscribe
 
--- Commands of strings only take the fast path `ask`; commands with numbers, and special commands, are checked by `look`.
+-- Commands whose arguments are all strings take the fast path `ask`. Commands with numbers, and
+-- special commands, are checked by `look`.
 local ask, look = inner.native.ask_redis, native.run
 local function run(number, name, ...)
   local token = ask(number, name, ...)

@@ -1,8 +1,9 @@
 -- `veche.router`: finds the function for a request by its method and path.
 --
--- Routes without parameters are found by their whole path, all others in a tree of path segments. At each segment a
--- literal is tried before a parameter, and that before a tail, so the order in which routes were added does not matter.
--- A node of the tree has one depth, so a search visits each at most once for any path of a client.
+-- Routes without parameters are found by their whole path, all others in a tree of path segments.
+-- At each segment, a literal is tried before a parameter, and a parameter before a tail, so the
+-- order in which routes were added does not matter. Each node of the tree has a fixed depth, so a
+-- search visits each node at most once, whatever path a client sends.
 local error, next, pairs, rawget, rawset, select, setmetatable, type =
   error, next, pairs, rawget, rawset, select, setmetatable, type
 local find, gmatch, gsub, match, sub = string.find, string.gmatch, string.gsub, string.match, string.sub
@@ -221,7 +222,7 @@ local function refuse(self, req, method, allowed)
   return 405, allow, "method not allowed\n"
 end
 
--- Runs the middleware, which may answer instead.
+-- Runs the middleware, which may answer instead of the route's function.
 local function go_on(self, index, req, f, ...)
   if select("#", ...) > 0 and (...) ~= nil then return ... end
   local before = self.befores[index]

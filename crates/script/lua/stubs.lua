@@ -14,7 +14,7 @@ local FAILS = {
   timeout = true, pool_full = true, unreachable = true, connection_lost = true, refused = true, invalid = true, broken = true,
 }
 
--- Returns whether an answer is an error. `level` is that of `error`, for the caller.
+-- Returns whether an answer is an error. `level` is passed to `error`, to name the caller.
 local function is_failure(name, number, answer, level)
   if type(answer) ~= "table" or answer.fails == nil then return false end
   if not FAILS[answer.fails] then
@@ -166,7 +166,7 @@ function test.stub_websocket(url, options)
   return server
 end
 
--- Returns the next connection that the application has opened to it, as a client object.
+-- Returns the next connection that the application has opened to this server, as a client object.
 function Server:accept(options)
   local stub = stubs[self]
   if not stub then error("bad argument #1 to 'server:accept': a server expected (call it with a colon)", 2) end
@@ -183,8 +183,8 @@ end
 -- Returns the requests of the application: { method = …, url = …, headers = …, body = … }.
 function test.requests() return ask("test.requests", { ask = "requests" }, 2) end
 
--- Returns its statements: { sql = …, values = …, database = …, host = … }.
+-- Returns the application's statements: { sql = …, values = …, database = …, host = … }.
 function test.queries() return ask("test.queries", { ask = "queries" }, 2) end
 
--- Returns its Redis commands: { "GET", "name" }.
+-- Returns the application's Redis commands: { "GET", "name" }.
 function test.commands() return ask("test.commands", { ask = "commands" }, 2) end

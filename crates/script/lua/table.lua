@@ -11,7 +11,7 @@ local scan, values, more, sum = native.scan, native.values, native.more, native.
 local see, update_seen, note = native.see, native.update_seen, native.note
 local watch, next, decode = native.watch, native.next, inner.native.modules.json.decode
 
--- By the number of a table: its only object, and its schema.
+-- The only object of each table, and its schema, by the number of the table.
 local objects, known = {}, {}
 
 local function number_of(self, method, level)
@@ -70,7 +70,8 @@ function methods.clear(self) return native.clear(number_of(self, "clear")) end
 -- Finished scans, for reuse.
 local pool, POOL_MAX = {}, 16
 
--- The maximum number of cached functions that build rows from a list or return its values, by the columns' names.
+-- The maximum number of cached functions that build rows or return values, one for each list of
+-- columns.
 local MAKERS_MAX = 100
 
 local function makers(object, names, as_values)
@@ -89,8 +90,9 @@ local function is_same(columns, names)
   return true
 end
 
--- Returns the builder of rows with these columns: the list itself, with a function, the columns' indexes and their count.
--- Builders are cached, because most lists are used repeatedly. `number` is that of the argument with the list.
+-- Returns the builder of rows with these columns: the list itself, with a function, the columns'
+-- indexes and their count. Builders are cached, because most lists are used repeatedly. `number` is
+-- the position of the list among the method's arguments.
 local function maker_of(object, about, columns, number)
   if not columns then return about.all end
   local known = about.lists[columns]
@@ -107,11 +109,12 @@ local function maker_of(object, about, columns, number)
   return known
 end
 
--- Rows after which a loop checks whether others have to run: 1 at first, doubled while it is quick.
+-- The maximum number of rows after which a loop checks whether other coroutines have to run. The
+-- loop starts with 1 row, and doubles the number while it is quick.
 local CHECKED_ROWS_MAX = 32
 
--- An open scan is a table: the data of rows in its list, the rest in its fields. Nothing else is allocated for one, no
--- closure and no row except the returned ones.
+-- An open scan is a table: its list contains the data of rows, its fields the state. A scan
+-- allocates nothing else: no closure, and no rows except those that it returns.
 local function refill(state)
   local cursor = state.cursor
   while cursor do
@@ -134,7 +137,7 @@ local function refill(state)
   end
 end
 
--- Lets others run if the rows so far took long.
+-- Lets other coroutines run if the rows so far took long.
 local function pause(state)
   local at, count, rows = state.at, state.count, state.step
   if is_long() then
@@ -159,7 +162,7 @@ local function step(state)
   return pause(state)
 end
 
--- Returns the last argument, unless it is the only one, and their count.
+-- Returns the last argument, or false if it is the only one, and the number of arguments.
 local function last_of(...)
   local count = select("#", ...)
   return count > 1 and select(count, ...), count

@@ -75,7 +75,8 @@ end
 
 ---------------------------------------------------------------------------------------------------- asking
 
--- Sends a request to the runner. Returns the answer, or nil and the reason. `level` is that of `error`, for the caller.
+-- Sends a request to the runner. Returns the answer, or nil and the reason. `level` is passed to
+-- `error`, to name the caller.
 local function ask(name, request, level)
   if not can_wait() then
     error(name .. ": only in a test.case, where it can wait, and not in a callback of table.sort and the like", level + 1)
@@ -107,7 +108,7 @@ local function check_seconds(name, number, seconds, what)
   return seconds
 end
 
--- `deeper`: the number of additional calls up to the script's own.
+-- `deeper`: the number of additional stack levels between this function and the script.
 local function list_headers(name, number, options, deeper)
   deeper = deeper or 0
   local list = {}
@@ -504,7 +505,8 @@ function test.push(user, data, kind)
   return ask("test.push", { ask = "publish", user = user, data = data, kind = kind }, 2)
 end
 
--- Returns the application's publications, in order: to that channel, or { channel = …, data = …, kind = … } of all.
+-- Returns the application's publications in order: the data of those to a channel, or { channel =
+-- …, data = …, kind = … } for each publication if no channel is given.
 function test.published(channel)
   if channel ~= nil and type(channel) ~= "string" then bad("test.published", 1, "the name of a channel", 2) end
   local found = {}
@@ -527,7 +529,8 @@ function test.log()
   return lines
 end
 
--- Returns an error that the application must have logged by now, and which then does not fail the test.
+-- Returns an error that the application must have logged by now. The error then does not fail the
+-- test.
 function test.expect_error(pattern)
   if type(pattern) ~= "string" then bad("test.expect_error", 1, "a pattern", 2) end
   local others = {}

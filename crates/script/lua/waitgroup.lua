@@ -1,4 +1,4 @@
--- `veche.waitgroup`: waits until as many operations are done as were announced.
+-- `veche.waitgroup`: waits until all announced operations are done.
 local inner = ...
 
 local new_line, give_way = inner.new_line, inner.give_way

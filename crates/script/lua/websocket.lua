@@ -1,8 +1,9 @@
 -- `veche.websocket`: connections to other WebSocket servers.
 --
--- The object of a connection is created by Rust and owns a table with its state. For the events of an open connection Rust
--- calls `message` and `closed` one by one, each in a separate coroutine. While one of them waits, further events are queued,
--- and in the end the socket is not read. So a blocking `receive` needs only a bounded queue.
+-- The object of a connection is created by Rust and owns a table with its state. For the events of
+-- an open connection Rust calls `message` and `closed` one by one, each in a separate coroutine.
+-- While one of them waits, further events are queued; when that queue is full, the socket is no
+-- longer read. So a blocking `receive` needs only a bounded queue.
 local inner = ...
 
 local client, native, await, try_park = inner.client, inner.native, inner.await, inner.try_park
@@ -20,7 +21,7 @@ local QUEUE_MAX, QUEUE_BYTES_MAX = 256, 1048576
 
 local TIMEOUT_MAX = 31536000
 
--- Objects between two connections, with the task that will dial again.
+-- Objects that are disconnected and will reconnect, with the task that will dial again.
 local redialing = {}
 
 ---------------------------------------------------------------------------------------------------- receiving
@@ -73,7 +74,8 @@ end
 
 function inner.client_message(ws, data, kind)
   local state = state_of(ws)
-  -- Waits for the end of `onopen`, which comes first. An error of this wait is not reported here.
+  -- Waits until `onopen` has ended, since messages are delivered after it. An error of this wait is
+  -- not reported here.
   while state.opening and status(state.opening) ~= "dead" do
     local token = sleep(0.05)
     state.opened = token
@@ -149,7 +151,7 @@ local function pause(state)
   return seconds * (0.5 + random() / 2)
 end
 
--- Dials; returns whether nothing more is to be dialed for now.
+-- Dials. Returns whether no further attempt is needed for now.
 local function run(ws, state)
   local ok, why = connect(ws, state)
   redialing[ws] = nil
@@ -177,14 +179,15 @@ local function dial_again(ws, state, own)
     if state.state == "open" then return end
     redialing[ws] = own
     await(sleep, pause(state))
-    -- `onclose` comes first. If it was stopped, that is not reported.
+    -- Waits until `onclose` has ended. If it was stopped, that is not reported.
     while state.closing and status(state.closing) ~= "dead" do await(sleep, 0.05) end
     if run(ws, state) then return end
   end
 end
 
--- `first`: the beginning of its task. No later event would request another connection, so no memory limit refuses
--- a later one.
+-- Starts the task that dials. `first`, if given, runs first, and a limit may refuse the task.
+-- Without `first`, and for later attempts, no limit applies, since no other event would start the
+-- task again.
 local function keep_dialing(ws, state, first)
   local own
   local function go_on() return dial_again(ws, state, own) end

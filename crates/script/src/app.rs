@@ -119,7 +119,8 @@ impl Default for ScriptLimits {
 pub struct AppWorld(pub(crate) Rc<host_context::AppState>);
 
 impl AppWorld {
-    /// Uses the dictionaries and counters of the process; the default is a separate store.
+    /// Creates the state with a shared store of dictionaries and counters; the default is a
+    /// separate store.
     #[must_use]
     pub fn with_store(store: Arc<Store>) -> Self {
         Self(Rc::new(host_context::AppState::with_store(store)))
@@ -139,21 +140,22 @@ impl AppWorld {
         let _ = self.0.refused.set(Rc::clone(&host.refused));
     }
 
-    /// Like the default, but each run takes a fixed part of the turn's time instead of a measured one. For tests of
-    /// turns.
+    /// Creates a state in which each run takes a fixed part of the turn's time instead of a
+    /// measured one. For tests of turns.
     #[must_use]
     pub fn counting_runs() -> Self {
         Self(Rc::new(host_context::AppState::with_pace(ClockMode::Runs)))
     }
 
-    /// Like the default, but turns have unlimited time. For tests that must not depend on the machine's load.
+    /// Creates a state in which turns have unlimited time. For tests that must not depend on the
+    /// machine's load.
     #[must_use]
     pub fn with_virtual_time() -> Self {
         Self(Rc::new(host_context::AppState::with_pace(ClockMode::Still)))
     }
 
-    /// Like [`with_store`](Self::with_store), but randomness comes from a seed and the time from the turn: equal seeds
-    /// and equal calls give equal runs. For tests.
+    /// Creates a state [with a store](Self::with_store) whose randomness comes from a seed and
+    /// whose time is that of the turn: equal seeds and equal calls give equal runs. For tests.
     #[must_use]
     pub fn seeded(store: Arc<Store>, seed: u64) -> Self {
         Self(Rc::new(host_context::AppState::seeded(store, seed)))

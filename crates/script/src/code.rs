@@ -88,8 +88,8 @@ impl SourceCode {
         &self.folder
     }
 
-    /// Returns whether all files that this snapshot has read have the same content in the other one. A module that only this
-    /// snapshot has read so far is read by the other for the comparison.
+    /// Returns whether both snapshots have the same script, and have read the same files with the
+    /// same content. A file that only this snapshot has read is first read by `other`.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         if std::ptr::eq(self, other) {

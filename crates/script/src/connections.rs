@@ -41,8 +41,8 @@ pub(crate) enum SendRoom {
     No,
 }
 
-/// The number of bytes sent to one client in one run from which its connection may be full. Whether it is full is only known
-/// once the effects are executed.
+/// Once a run has sent this many bytes to a client, the connection may be full. Whether it is full
+/// is known only after the effects are executed.
 const RUN_BYTES_HIGH: usize = 64 << 10;
 
 /// All connections, by index.

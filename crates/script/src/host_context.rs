@@ -107,7 +107,7 @@ impl AppState {
 /// The error of a call for which there is no room.
 const CALLS_FULL: &str = "the calls in progress have sent 64 MiB: wait for their replies";
 
-/// The number of stored wake-up times from which those of cancelled coroutines are purged.
+/// The number of stored wake-up times from which on those of cancelled coroutines are removed.
 const SLEEPERS_MIN: usize = 1024;
 
 /// The host interface of one VM.

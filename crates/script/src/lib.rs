@@ -12,7 +12,7 @@
 //! * *Input of clients*: [`Vm::opened`], [`Vm::message`], [`Vm::drained`], [`Vm::closed`], [`Vm::request`],
 //!   [`Vm::handshake`], [`Vm::decide`], [`Vm::answer`].
 //! * *Input of other servers*: [`Vm::client_opened`], [`Vm::client_failed`], [`Vm::full`]; then as for clients.
-//! * *Time*: [`Vm::turn`], at [`Vm::deadline_ms`] at the latest.
+//! * *Time*: [`Vm::turn`], no later than at [`Vm::deadline_ms`].
 //! * *After each of these*: [`Vm::take_effects`].
 //!
 //! Tests of applications are scripts too: see [`TestVm`]. So are the simulated users of a load test: see [`LoadRun`].

@@ -50,7 +50,7 @@ pub trait LoadRun: fmt::Debug + Send + Sync {
     /// Records the latency of a successful operation that is timed like an action.
     fn record(&self, thread: u32, name: &str, latency_ns: u64);
 
-    /// Ends a session; the error is one that was not raised by an action.
+    /// Ends a session. `error` is the session's error, unless an action has raised it.
     fn session_ended(&self, thread: u32, is_well: bool, error: Option<&str>);
 }
 

@@ -9,7 +9,7 @@ use crate::code::SourceCode;
 use crate::load_run::LoadRun;
 use crate::vm::{LoadError, Vm};
 
-/// The application as each worker runs it.
+/// The parts of an application that all its workers need.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The definition of the application.

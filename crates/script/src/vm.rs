@@ -41,8 +41,8 @@ use veche_runtime::{Effects, HandlerProgress, Level, ServiceState, SlowHandler, 
 
 pub use load::LoadError;
 
-/// The number of watchdog ticks from which a run is recorded as slow. One tick is not enough, since it may fall into a short
-/// run.
+/// The minimum number of watchdog ticks of a run that is recorded as slow. One tick is not enough,
+/// since it may fall into a short run.
 const SLOW_TICKS: u64 = 2;
 
 /// The error of a call that could not start.
@@ -115,7 +115,7 @@ enum DeferredCall {
 struct LocalConnection {
     generation: u32,
     object: Reference,
-    /// An outgoing connection, which belongs to this VM.
+    /// Whether this is an outgoing connection, which always belongs to this VM.
     is_client: bool,
     /// Whether a handler is suspended, or calls wait for `app.start`.
     is_busy: bool,
@@ -232,7 +232,7 @@ impl Vm {
         self.call(id, HandlerName::Message, &arguments)
     }
 
-    /// Handles a connection's drained outbox.
+    /// Handles a drained outbox: the connection has room for more messages.
     pub fn drained(&mut self, id: ConnectionId, now: Now) -> HandlerProgress {
         self.set_now(now);
         let Some(local) = self.local(id) else {
@@ -417,7 +417,7 @@ impl Vm {
         }
     }
 
-    /// Calls a handler that returns an answer.
+    /// Calls the handler of a request or a handshake, which returns a response.
     fn ask(
         &mut self,
         id: ConnectionId,

@@ -1,10 +1,12 @@
-//! The watchdog: ends a run that has used up its CPU time without waiting, and no other run.
+//! The watchdog: ends a run that has used up its CPU time without waiting, and never ends another
+//! run by mistake.
 //!
-//! A worker only records when a script's run starts and ends. One thread of the process checks every few milliseconds; if the
-//! same run has used up its CPU time, it sends a signal to that worker's thread, and the signal's handler, on that very thread,
-//! sets Lua's debug hook (as Lua's own interpreter does at Ctrl-C). The hook raises an error unless the run ends very soon,
-//! because the garbage collector may have used the time. `raw` removes the hook. A signal that arrives too late finds another
-//! run, or none, and does nothing.
+//! A worker only records when a script's run starts and ends. One thread of the process checks
+//! every few milliseconds whether a run has used up its CPU time. If so, it sends a signal to the
+//! worker's thread, where the signal handler sets Lua's debug hook (as Lua's own interpreter does
+//! at Ctrl-C). The hook raises an error unless the run ends very soon, because the garbage
+//! collector may have used the time. `raw` removes the hook. A signal that arrives too late finds
+//! another run, or none, and does nothing.
 
 use std::cell::Cell;
 use std::ptr;
@@ -27,7 +29,7 @@ const QUIET_TICKS: u32 = 250;
 /// does not wake it.
 const SLEEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The signal; ignored by default, so a stray one is harmless.
+/// The signal that ends a run. It is ignored by default, so a stray signal is harmless.
 pub(crate) const SIGNAL: i32 = libc::SIGURG;
 
 /// The state shared by a thread that runs scripts and the watchdog.
@@ -42,7 +44,7 @@ struct WatchedThread {
     state: AtomicPtr<lua_State>,
 }
 
-/// A thread's side of the watchdog.
+/// The side of the watchdog that a watched thread uses.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadWatch {
     watched: Arc<WatchedThread>,
@@ -111,7 +113,7 @@ impl ThreadWatch {
         }
     }
 
-    /// Returns a clock that is free to read: it advances every [`TICK`] while scripts run.
+    /// Returns a clock that is cheap to read: it advances every [`TICK`] while scripts run.
     pub(crate) fn ticks(&self) -> u64 {
         self.dog.ticks.load(Relaxed)
     }

@@ -71,7 +71,7 @@ impl CallBridge for Own {
     fn set_attribute(&mut self, _: veche_calls::WorkerConnection, _: &str, _: Option<Attribute>) {}
 }
 
-/// The effects of a response of a worker process.
+/// Returns the effects of a worker process's response.
 fn of_worker(origin: EventOrigin, event: EventName, head: &str, payload: &[u8]) -> Effects {
     let frame = Frame {
         head: head.as_bytes(),
@@ -112,8 +112,8 @@ fn effect_lines(mut effects: Effects) -> Vec<String> {
             "respond {to:?} {status} {headers:?} {:?}",
             body.of(bytes)
         )),
-        // Log lines are not compared, since only a script has a traceback; nor is `Ready`, since a handler that did not
-        // wait has nothing to continue.
+        // Log lines are not compared, since only a script has a traceback. `Ready` is not compared,
+        // since no handler here waits.
         Effect::Log { .. } | Effect::Ready { .. } => None,
         other => Some(format!("{other:?}")),
     });
@@ -242,7 +242,8 @@ fn a_script_and_a_worker_process_have_the_same_effects() {
     };
     assert!(of_script(open).1.is_empty());
     for (event, origin, name, head, payload) in table {
-        // After a failure the connection gets nothing more: the last row of its messages in the table is the failure.
+        // After a failure the connection receives no more events, so the table's last row for the
+        // connection's messages is the one that fails.
         let (what, effects) = of_script(event);
         assert!(!effects.is_empty(), "{what}");
         let worker = of_worker(origin, name, head, payload.as_bytes());

@@ -11,7 +11,7 @@ use veche_script::{
     AppRole, AppWorld, Effect, Effects, Now, PublishGate, ScriptApp, ScriptLimits, SourceCode, Vm,
 };
 
-/// A VM that can't publish to the channels that `refused` has.
+/// A VM that can't publish to the channels in `refused`.
 struct Refusing {
     vm: Vm,
     refused: Rc<PublishGate>,
@@ -148,7 +148,7 @@ fn waiting_publishers_continue_in_order() {
     assert_eq!(order.collect::<Vec<_>>(), (1..=1000).collect::<Vec<_>>());
 }
 
-/// A turn's publications are sent before the VM accepts more.
+/// The publications of a turn are sent before the VM accepts more.
 #[test]
 fn a_loop_that_publishes_much_lets_it_leave() {
     let mut bench = Bench::with(

@@ -176,7 +176,8 @@ fn cancelled_timers_leave_nothing() {
         bench.pass_time();
     }
     assert_eq!(bench.vm.tasks(), 0);
-    // Cancelled timers are removed by a scan, which starts only above a number; up to that number may remain.
+    // Cancelled timers are removed by a scan that starts only when there are more than 1024, so
+    // that many may remain.
     assert!(bench.vm.sleepers() <= 1024 + 1, "{}", bench.vm.sleepers());
 }
 

@@ -1,7 +1,8 @@
 ---@meta
 -- `veche.api`: the HTTP API of back ends, with the same names, fields and results (docs/guide/push.md, presence.md,
--- history.md, identity.md). As there, a result means that the operation is done on every worker. All functions wait for
--- it. Publications of an application are not limited by `publish_rate`.
+-- history.md, identity.md). As in the HTTP API, a result means that the operation is complete on
+-- every worker. All functions wait for it. Publications of an application are not limited by
+-- `publish_rate`.
 --
 -- Each function takes one table. Errors: an unknown field, or one of another type; an invalid name, including names that
 -- begin with `#`, which are users' own channels; the error messages of the HTTP API; a result of more than 1 MiB; "too
@@ -29,8 +30,8 @@ local api = {}
 ---The outcome of a publication.
 ---@class veche.api.published
 ---@field handed integer Number of subscribers on all workers that it is sent to.
----@field offset? integer Its offset, or that of the latest publication if it was not accepted, if the channel keeps a
----history.
+---@field offset? integer If the channel keeps a history: the publication's offset, or if it was not
+---accepted, the offset of the latest publication.
 ---@field epoch? string The epoch of the offset.
 ---@field taken boolean False if its idempotency key was used before, or its version is not newer.
 
@@ -70,17 +71,17 @@ function api.broadcast(publication) end
 ---@return { disconnected: integer? } # The number, if all connections of the user were closed.
 function api.disconnect(of) end
 
----Subscribes the connections of a user to a channel, or just the one with the id `client`.
+---Subscribes all connections of a user to a channel, or only the one with the id `client`.
 ---@param of { user: string, channel: string, client: string?, info: any, data: any, recover_since: { offset: integer, epoch: string? }?, expire_at: integer? }
 ---@return table # Empty.
 function api.subscribe(of) end
 
----Ends subscriptions of a user's connections, or of just the one with the id `client`.
+---Ends the subscription of all of a user's connections, or only of the one with the id `client`.
 ---@param of { user: string, channel: string, client: string? }
 ---@return table # Empty.
 function api.unsubscribe(of) end
 
----Changes when the connections of a user expire, or just the one with the id `client`.
+---Changes the expiry of all connections of a user, or only of the one with the id `client`.
 ---@param of { user: string, client: string?, expired: boolean?, expire_at: integer? }
 ---@return table # Empty.
 function api.refresh(of) end

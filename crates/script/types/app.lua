@@ -34,8 +34,9 @@
 ---body in parts. A body that is not written in parts may have up to 64 MiB: above that the client gets 500 and the error is
 ---logged. A router (`veche.router`) may be used in place of the function.
 ---@field request? veche.respond
----Events of channels and users, for the application that `[events]` names: in order, and the next batch only when this
----call has ended. `lost` events before these were dropped for lack of room.
+---Events of channels and users, for the application that `[events]` names. They are delivered in
+---order; the next batch follows when this call has ended. `lost` events before these were dropped
+---because the queue was full.
 ---@field events? fun(events: veche.event[], lost: integer)
 ---An error of any handler or task that no `pcall` caught, after it was logged. It is called after the handler has ended
 ---and changes nothing for the client. Its own errors are only logged, as are further errors while 64 calls are running.

@@ -79,8 +79,8 @@
 ---@field sub_refresh? fun(client: veche.centrifuge.client, channel: string): veche.centrifuge.refreshed|veche.centrifuge.refusal
 ---Decides whether the client may publish to a channel of a namespace with `publish = "hook"`, and may replace the data.
 ---@field publish? fun(client: veche.centrifuge.client, channel: string, data: veche.centrifuge.data): veche.centrifuge.published|veche.centrifuge.refusal
----Handles remote procedure calls: a function, or a table of functions by method, which get no `method`. Calling a method
----that is not in the table is error 104.
+---Handles remote procedure calls: a function, or a table of functions by method name, which are
+---called without `method`. Calling a method that is not in the table fails with error 104.
 ---@field rpc? (fun(client: veche.centrifuge.client, method: string, data?: veche.centrifuge.data): veche.centrifuge.reply|veche.centrifuge.refusal)|table<string, fun(client: veche.centrifuge.client, data?: veche.centrifuge.data): veche.centrifuge.reply|veche.centrifuge.refusal>
 ---Handles asynchronous messages, which get no reply. Messages of one client are handled one at a time.
 ---@field message? fun(client: veche.centrifuge.client, data?: veche.centrifuge.data): veche.centrifuge.refusal?

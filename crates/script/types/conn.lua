@@ -5,12 +5,12 @@
 ---@class veche.conn
 ---@field id string "worker.index.generation": unique while the server runs.
 ---@field is_open boolean False as soon as either side closes the connection.
----@field is_full boolean More is queued than the client reads; see `send`.
+---@field is_full boolean True while too much is queued for a client that reads slowly; see `send`.
 ---@field user? string The user that the handshake authenticated, if any. Nil after the connection has closed, as are all
 ---fields below.
 ---@field path? string Path of the request that opened the connection.
 ---@field remote? string The client's IP address, without the port.
----@field query? table<string, string> Decoded query parameters; of several with one name, the first.
+---@field query? table<string, string> Decoded query parameters; for a repeated name, the first value.
 ---@field headers? table<string, string> Names in lower case; several lines with one name are joined by ", ".
 ---@field cookies? table<string, string>
 ---@field params? table<string, string> Parameters captured by the route's pattern.
@@ -19,8 +19,9 @@
 local conn = {}
 
 ---Sends a message, in order with earlier ones. Never waits. If more than about 64 KiB are queued for a client that reads
----slowly, it returns `false, "full"`: this message is sent all the same, but send no further one until `drain` returns or
----`app.drain` is called. Beyond `limits.outbox_bytes` the connection is closed with 1013.
+---slowly, it returns `false, "full"`: this message is still sent, but send no more until
+---`drain` returns or `app.drain` is called. Beyond `limits.outbox_bytes` the connection is closed
+---with 1013.
 ---Errors: not a string; text that is not UTF-8.
 ---@param data string
 ---@param kind? "text"|"binary" "text" by default.

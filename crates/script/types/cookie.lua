@@ -17,8 +17,8 @@ function veche.cookie(name, value, options) end
 ---@class veche.cookie_options
 ---@field path? string Begins with `/`. By default the folder of the request's path.
 ---@field domain? string By default only this host.
----@field max_age? integer Seconds; 0 or less deletes the cookie. Without this and `expires` it lasts until the browser is closed.
----@field expires? number Seconds since 1970, as of `veche.time.now`.
+---@field max_age? integer Seconds; 0 or less deletes the cookie. Without `max_age` and `expires` the cookie lasts until the browser is closed.
+---@field expires? number Seconds since 1970, as returned by `veche.time.now`.
 ---@field http_only? boolean Hides the cookie from scripts of the page.
 ---@field secure? boolean Sent over HTTPS only.
 ---@field same_site? "strict"|"lax"|"none" Whether it is sent with requests that other sites initiate; "none" requires `secure`.

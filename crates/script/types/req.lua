@@ -1,6 +1,7 @@
 ---@meta
--- A request, as `app.request` and `app.handshake` get it. A field that was read once stays available; others can be read
--- until the request is answered. Error: reading a field for the first time after that.
+-- A request, as `app.request` and `app.handshake` get it. A field that has been read once stays
+-- available; other fields can be read until the request is answered. Error: reading a field for
+-- the first time after that.
 
 ---@class veche.req
 ---@field method string In upper case.
@@ -8,7 +9,7 @@
 ---`%2F` (a slash that is not a separator) and `%25` (a percent sign) stay encoded.
 ---@field user? string The user that the route authenticated, if any.
 ---@field remote string The client's IP address, without the port.
----@field query table<string, string> Decoded query parameters; of several with one name, the first.
+---@field query table<string, string> Decoded query parameters; for a repeated name, the first value.
 ---@field headers table<string, string> Names in lower case; several lines with one name are joined by ", ".
 ---@field cookies table<string, string>
 ---@field params table<string, string> Parameters captured by the route's pattern, decoded: they may contain slashes.
@@ -44,7 +45,8 @@ function events:subscribe(channel) end
 ---@param channel string
 function events:unsubscribe(channel) end
 
----Waits until the client disconnects. That raises an error, as in every other call, so this one never returns.
+---Waits until the client disconnects. It never returns: the disconnection raises an error, as in
+---every call that waits.
 function events:wait() end
 
 ---An event for a browser; at least one field is required.

@@ -2,10 +2,11 @@
 -- `veche.router`: dispatches requests by method and path. A router is a table that can be called like `app.request`.
 --
 -- A segment `:name` of a path matches any one segment that is not empty; a final `*` or `*name` matches the rest of the
--- path. Their values are stored, decoded, in `req.params`, together with those of the configured route; that of `*` without
--- a name as `params["*"]`. In the rest matched by `*`, a slash sent as `%2F` stays `%2F`. Paths are compared decoded, as
--- written here, and case-sensitively; `/users` and `/users/` are different paths. If several routes match, literal segments
--- take precedence over parameters, and parameters over the rest.
+-- path. Their values are stored, decoded, in `req.params`, together with those of the configured
+-- route; the value of a `*` without a name is `params["*"]`. In the rest matched by `*`, a slash
+-- sent as `%2F` stays `%2F`. Paths are compared decoded, as written here, and case-sensitively;
+-- `/users` and `/users/` are different paths. If several routes match, literal segments take
+-- precedence over parameters, and parameters over the rest.
 --
 -- The router itself responds with 404 if no path matches; with 405 and `Allow` if only the method does not match; to OPTIONS
 -- with 204 and `Allow`; and to HEAD with the function for GET, without the body.

@@ -2,16 +2,17 @@
 -- `require "veche.test"`: tests of an application. Only in files named `*_test.lua`, which `veche test` runs. Each case runs
 -- in a separate environment: new VMs of the application, no connections, and a simulated clock that starts at 2026-01-01
 -- 00:00:00 UTC. Calls that observe the application first let it run until it has nothing left to do at the current time. The
--- clock stands still, except in `test.advance`, `veche.sleep`, a `within`, and while `test.connect` and `test.request` wait
--- for their responses.
+-- clock stands still, except in `test.advance`, `veche.sleep`, calls with `within`, and while
+-- `test.connect` and `test.request` wait for their responses.
 
 ---@class veche.test
 local test = {}
 
 ---Defines a test case. Errors: called within a case; invalid arguments.
 ---@param name string
----@param run fun() The case passes unless it raises an error, one of its tasks or timers raises an error that is not joined, or
----the application logs an error that `test.expect_error` does not expect.
+---@param run fun() The case passes unless it raises an error, one of its tasks or timers raises an
+---error that no `join` receives, or the application logs an error that `test.expect_error` does not
+---expect.
 ---@param options? { services: boolean|string[]|nil } `services = false`: no service of the configuration runs during the
 ---case; a list: only services with these names.
 function test.case(name, run, options) end
@@ -250,8 +251,8 @@ function test.stub_websocket(url, options) end
 ---@field url string
 local server = {}
 
----Returns the next connection that the application has opened to this server. What is sent on it, the application receives,
----and vice versa. Errors: there is none.
+---Returns the next connection that the application has opened to this server. The application
+---receives what is sent on it, and vice versa. Errors: there is none.
 ---@param options? { within?: number } Seconds by which the test's clock may advance until it arrives; 0 by default.
 ---@return veche.test.peer peer
 function server:accept(options) end

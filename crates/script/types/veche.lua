@@ -45,7 +45,7 @@ function veche.error(why) end
 function veche.sleep(seconds) end
 
 ---Returns whether the script is about to end: newer code has replaced it, it was removed from the configuration, or the
----server is shutting down. With `seconds` it waits for that, and returns at the latest after this time:
+---server is shutting down. With `seconds` it waits for that, but not longer than this time:
 ---`while not veche.stopping(60) do … end`.
 ---Errors: those of `sleep`.
 ---@param seconds? number From 0 to 31536000; 0 by default.
@@ -53,7 +53,7 @@ function veche.sleep(seconds) end
 function veche.stopping(seconds) end
 
 ---Starts a new coroutine, which runs once the caller ends or waits. An error in it is logged, unless another coroutine
----has called `join` by then: that one gets it.
+---has called `join` by then, in which case `join` raises it there.
 ---@generic T
 ---@param f fun(...: T)
 ---@param ... T Arguments of `f`.

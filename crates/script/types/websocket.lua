@@ -1,9 +1,9 @@
 ---@meta
 -- `veche.websocket`: a client for other WebSocket servers, `ws://` and `wss://`, on the worker's own event loop.
 --
--- Connections belong to the code that opened them: when newer code has replaced it and it has ended, they are closed with
--- 1001, and their callbacks are no longer called. A connection stays open until either side closes it, even if the script
--- no longer references it.
+-- Connections belong to the code that opened them: when that code has been replaced and has ended,
+-- they are closed with 1001, and their callbacks are no longer called. A connection stays open
+-- until either side closes it, even if the script no longer references it.
 
 ---@class veche
 ---@field websocket veche.websocket

@@ -1,11 +1,13 @@
 //! Banned users and revoked tokens: one table for all workers, and a file that preserves them across processes.
 //!
-//! The file has a JSON line for each command of the back end, in order; the last line about a user or token counts. A
-//! line is written before its command is answered, and synced by the control thread within about a second, so that no
-//! worker waits for the disk: a power cut loses the commands since the last sync. A ban that can't be written is in
-//! force all the same; the back end gets an error, and writing is retried. Expired bans stay in the table and the file
-//! for a while, since the clock may have been ahead. During a handover two processes use the file: each writes under a
-//! lock, and reads the other's lines about once a second. When most lines are expired, the file is rewritten.
+//! The file has a JSON line for each command of the back end, in order; the last line about a user
+//! or token counts. A line is written before its command is answered, and synced by the control
+//! thread within about a second, so that no worker waits for the disk: a power cut loses the
+//! commands since the last sync. A ban that can't be written is still enforced; the back end gets
+//! an error, and writing is retried. Expired bans stay in the table and the file for a while, since
+//! the clock may have been ahead. During a handover two processes use the file: each writes under a
+//! lock, and reads the other's lines about once a second. When most lines are expired, the file is
+//! rewritten.
 
 #[cfg(test)]
 mod tests;
@@ -26,11 +28,12 @@ use veche_clock::now;
 use veche_files::WriteOptions;
 use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
 
-/// The most banned users in the table; the most revoked tokens and the most users with invalidated tokens are limited
-/// to the same number, each by itself.
+/// The most banned users in the table. The same limit applies to the number of revoked tokens, and
+/// to the number of users with invalidated tokens.
 const BLOCKS_MAX: usize = 100_000;
 
-/// The file is rewritten when it has more than this many lines in excess of twice the bans in force.
+/// The file is rewritten when its number of lines exceeds twice the number of bans in force by more
+/// than this.
 const OVER_MAX: usize = 1000;
 
 /// The time after the start before which no line is removed: the clock may not be set yet.
@@ -239,7 +242,7 @@ impl Bans {
     }
 }
 
-/// Treats a full disk as success, to be retried later.
+/// Returns `None` instead of an error if the disk is full: the operation is retried later.
 fn or_retry_later<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(None),
@@ -393,7 +396,7 @@ impl BanFile {
         Ok(table)
     }
 
-    /// Replaces the file by the table's content.
+    /// Replaces the file with the table's content.
     fn rewrite(&mut self, table: &BanTable) -> io::Result<()> {
         let new = sibling_path(&self.path, ".new");
         let mut file = BufWriter::new(WriteOptions::private().replace(&new)?);

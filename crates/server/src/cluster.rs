@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 pub(crate) use seen::Seen;
 use waker::ThreadWaker;
 
-/// The time that an ending process has to notify the other nodes.
+/// How long an ending process may take to notify the other nodes.
 const LEAVE_WITHIN: Duration = Duration::from_millis(300);
 
 /// The process's handle on the node's thread.

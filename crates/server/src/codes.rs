@@ -235,7 +235,8 @@ fn every_code_of_the_code_is_on_the_page() {
             );
         }
     }
-    // Codes without a text have a row for each of their texts instead.
+    // A code without a text of its own is skipped here: it has a row for each text that is sent
+    // with it.
     for code in CloseCode::ALL {
         let is_for_clients = code.row().is_retried.is_some() && !code.text().is_empty();
         let is_there = CLOSES

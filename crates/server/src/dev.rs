@@ -24,7 +24,7 @@ pub(crate) const CHANNEL: &str = "veche-dev";
 pub(crate) const SOCKET_PATH: &str = "/_veche/dev";
 /// The path of the files in `web/dev`.
 pub(crate) const PAGES_PATH: &str = "/_veche/*";
-/// The static root of that folder.
+/// The name of the static root with the files in `web/dev`.
 pub(crate) const PAGES_ROOT: &str = "builtin:dev";
 /// The tag added to HTML.
 pub(crate) const TAG: &[u8] = b"\n<script type=\"module\" src=\"/_veche/dev.js\"></script>\n";

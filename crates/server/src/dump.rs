@@ -208,7 +208,7 @@ fn ending(end: &DumpEnd) -> Vec<u8> {
     bytes
 }
 
-/// Returns the time of the tables' clock, which is that of workers.
+/// Returns the time of the tables' clock, which is also the workers' clock.
 fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000 + now.tv_nsec.unsigned_abs() / 1_000_000

@@ -32,7 +32,7 @@ pub(crate) fn connect(
     Ok(Some(store))
 }
 
-/// Returns the part in a worker's hub of an engine outside the process.
+/// Returns a hub's side of an engine outside the process.
 pub(crate) fn of_hub(seed: u64) -> NodeEngine {
     NodeEngine::Remote(Box::new(RemoteEngine::new(seed)))
 }

@@ -1,9 +1,10 @@
 //! Compares the memory of the process with its limit: above it, new work is rejected.
 //!
-//! The resident memory without file pages counts, as reported by the system (`/proc/self/statm`), since that determines
-//! when the kernel kills processes. A sum of Veche's own data would miss memory held by allocators, scripts and
-//! libraries. The memory is read at most fifty times a second, by whichever worker has its turn, which costs one read
-//! of an open file. Without a limit nothing is read.
+//! The memory of the process is its resident memory without file pages, as reported by the system
+//! (`/proc/self/statm`), because this value determines when the kernel kills processes. A sum of
+//! Veche's own data would miss memory held by allocators, scripts and libraries. The memory is read
+//! at most fifty times a second, by whichever worker has its turn, which costs one read of an open
+//! file. Without a limit nothing is read.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -19,8 +20,9 @@ const WELCOME_PERMILLE: u64 = 950;
 /// The value of `memory_limit = "auto"`, in tenths of the memory available to the machine or the control group.
 const AUTO_TENTHS: u64 = 9;
 
-/// Makes the allocator return unused pages even while no thread allocates, with a thread of its own. Otherwise an idle
-/// worker keeps the memory of a spike. Has to be called after the process is confined, which threads inherit.
+/// Starts a thread of the allocator that returns unused pages even while no other thread allocates.
+/// Without it an idle worker keeps the memory of a spike. Must be called after the process has
+/// entered its sandbox, so that the thread inherits the sandbox.
 ///
 /// # Errors
 /// The thread could not be started.
@@ -31,7 +33,7 @@ pub(crate) fn release_when_idle() -> Result<(), String> {
 /// The memory state of the process.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryMonitor {
-    /// The limit in bytes; 0: off.
+    /// The limit in bytes; 0 if there is none.
     limit: AtomicU64,
     /// The last reading in bytes.
     used: AtomicU64,
@@ -49,7 +51,7 @@ impl MemoryMonitor {
         }
     }
 
-    /// Sets the limit in bytes; 0: off.
+    /// Sets the limit in bytes; 0 removes it.
     pub(crate) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Relaxed);
         self.looked_ms.store(0, Relaxed);

@@ -169,7 +169,7 @@ impl fmt::Debug for Workers {
 
 type Read = fn(&Stats) -> &SharedCounter;
 
-/// Plain counters: name, help, accessor.
+/// Counters without labels: name, help text and the function that reads the value.
 const COUNTERS: &[(&str, &str, Read)] = &[
     ("veche_connections_accepted", "Connections accepted", |s| {
         &s.accepted
@@ -330,7 +330,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
 /// Returns the cells of a metric, each with the value of its label.
 type Cells = for<'s> fn(&'s Stats) -> Vec<(&'static str, &'s SharedCounter)>;
 
-/// Labelled counters: name, help, label, accessor.
+/// Counters with a label: name, help text, label, and the function that reads the values.
 const LABELLED: &[(&str, &str, &str, Cells)] = &[
     ("veche_messages", "Messages", "direction", |s| {
         vec![("in", &s.messages_received), ("out", &s.messages_sent)]
@@ -548,7 +548,7 @@ mod tests {
             "0".to_owned(),
         );
         let pools = PoolRegistry::default();
-        // An application with figures, so that their labels are listed.
+        // Creates the figures of an application, so that their labels are listed.
         let _ = pools.of("chat");
         let report = report.with_engine(None).with_pools(pools);
         (common, report)

@@ -18,7 +18,8 @@ pub(crate) struct ServerProcess {
     confined: Option<SandboxState>,
     /// The boot id of the machine, read outside of the sandbox.
     boot: Option<String>,
-    /// The error because of which the allocator can't return unused memory while the process is idle, if any.
+    /// The error that prevents the allocator from returning unused memory while the process is
+    /// idle, if any.
     keeps_memory: Option<String>,
 }
 

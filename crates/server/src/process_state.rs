@@ -33,7 +33,8 @@ use crate::slow_log::SlowLog;
 use crate::tls_listeners::TlsListeners;
 use crate::users::UserCounters;
 
-/// Returns the rate of wrong keys of one address up to which the response is 401; beyond it, it is 429.
+/// Returns the rate of requests with wrong keys from one address that are answered with 401; above
+/// it the status is 429.
 fn wrong_keys_rate() -> Rate {
     Rate::new(10, 60_000)
 }
@@ -256,8 +257,8 @@ impl ProcessState {
         self.connections.load(Relaxed) >= self.connections_max.load(Relaxed)
     }
 
-    /// Returns whether accepting may be resumed: only slightly below the limit, so that it does not alternate with
-    /// pausing.
+    /// Returns whether enough connections have closed since the limit was reached for accepting to
+    /// be resumed. The margin below the limit prevents resuming and pausing from alternating.
     pub(crate) fn is_below_cap(&self) -> bool {
         let max = self.connections_max.load(Relaxed);
         self.connections.load(Relaxed) < max - (max / 64).min(max.saturating_sub(1)).min(64)

@@ -22,8 +22,8 @@ use veche_config::{
 };
 use veche_logging as logging;
 
-/// The newest version requested; older kernels enforce what they support. The next one (path sockets, V9) would keep
-/// scripts from local databases.
+/// The newest version of Landlock that is requested; older kernels enforce what they support. The
+/// next version (V9, path sockets) would prevent scripts from connecting to local databases.
 const KERNEL: ABI = ABI::V8;
 
 /// Operations in writable folders: no link, device, FIFO or socket can be created, and no device controlled.
@@ -172,7 +172,7 @@ fn connects_to(config: &Config) -> Option<BTreeSet<u16>> {
     }
 }
 
-/// Returns the ports of the configured URLs, and that of DNS.
+/// Returns the ports of the configured URLs, and the DNS port.
 fn config_ports(config: &Config) -> BTreeSet<u16> {
     let routes = config.routes.iter();
     let identities = routes.filter_map(|route| route.handler.identity());

@@ -44,8 +44,8 @@ use crate::worker::{WorkerLoop, WorkerMail};
 /// Descriptors reserved for listeners, logs, epoll and libraries.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// The intervals of removing expired data that scripts share: the first one if none is left, the second while there is
-/// more to remove.
+/// The intervals at which expired data shared by scripts is removed: the first if no expired data
+/// is left, the second if there is more.
 const EXPIRED_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(20)];
 
 /// Retained compression contexts may use at most `memory_limit` divided by this number.
@@ -516,7 +516,7 @@ pub(crate) fn outbox_bytes_max(config: &Config) -> usize {
 
 /// Provides random bytes for masks and keys of outgoing connections.
 fn random(bytes: &mut [u8]) {
-    // The generator worked when the process started.
+    // The generator worked when the process started, so it does not fail now.
     getrandom::fill(bytes).expect("the system provides random numbers");
 }
 

@@ -29,7 +29,7 @@ pub use rig::WorkerRig;
 const MONO_MS: u64 = 1_000_000;
 const WALL_MS: u64 = 1_767_225_600_000;
 
-/// The most turns in which a worker has to become idle if no event arrives.
+/// The number of turns within which a worker must become idle if no event arrives.
 const TURNS_MAX: u32 = 20_000;
 
 /// Returns a folder with files for configurations: a site, two applications, a certificate with its key.

@@ -30,7 +30,7 @@ pub(crate) enum ListenerMode {
     Plain,
     /// The listener accepts connections with TLS and the current certificates.
     Tls(Acceptor),
-    /// Rejects TLS: it is configured, but there is no certificate.
+    /// Connections are rejected: TLS is configured, but there is no certificate.
     Closed,
 }
 
@@ -83,7 +83,8 @@ struct TlsListener {
 }
 
 impl TlsListeners {
-    /// Creates the set; `alpn_challenges` are answered where certificates are ordered.
+    /// Creates an empty set. `alpn_challenges` are answered by listeners whose certificates are
+    /// ordered.
     pub(crate) fn new(alpn_challenges: &AlpnChallenges) -> Self {
         Self {
             alpn_challenges: alpn_challenges.clone(),

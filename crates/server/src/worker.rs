@@ -341,8 +341,8 @@ impl<A: WorkerApps> WorkerState<A> {
         self.pulse.set(TurnStep::Logs);
         self.log();
         self.write_access_log();
-        // Connections are subtracted only now: when none is left the process may end, and its log lines should be
-        // written by then.
+        // Closed connections are subtracted only after their log lines are written, since the
+        // process may end when no connection is left.
         for _ in 0..std::mem::take(&mut self.closed) {
             self.common.connection_closed();
         }

@@ -8,7 +8,8 @@ const CONFIG: &str = include_str!("app_stubs/veche.toml");
 const APP: &str = include_str!("app_stubs/app.lua");
 const TESTS: &str = include_str!("app_stubs/app_test.lua");
 
-/// Runs the tests of an application in a folder of that name; returns the exit code and the output.
+/// Runs an application's tests in a temporary folder whose name contains `name`; returns the exit
+/// code and the output.
 fn run(name: &str, tests: &str, args: &[&str]) -> (i32, String) {
     let folder = format!("veche-stubs-{}-{name}", std::process::id());
     let folder: PathBuf = std::env::temp_dir().join(folder);

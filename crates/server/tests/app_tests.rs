@@ -557,7 +557,8 @@ end)",
     );
 }
 
-/// Runs the examples' own tests with many seeds, and checks that they fail with bugs in the application.
+/// Checks that the examples' own tests pass with many seeds, and fail once the application has a
+/// bug.
 #[test]
 fn the_examples_pass_and_their_tests_see_mistakes() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");

@@ -29,7 +29,7 @@ impl Dev {
         Self::spawn(name, veche)
     }
 
-    /// Starts `dev` on a terminal, made by util-linux's `script`, in a time zone.
+    /// Starts `dev` in a time zone, on a terminal that util-linux's `script` creates.
     fn start_on_terminal(name: &str, time_zone: &str) -> Self {
         let mut script = Command::new("script");
         let line = concat!(env!("CARGO_BIN_EXE_veche"), " dev");

@@ -74,7 +74,8 @@ fn status_tells_what_runs() {
     assert!(veche.is_answering().expect("an answer"));
 }
 
-/// Two kills: the first within five seconds of the start, so with the shortest backoff; no connection is refused.
+/// Kills the server process twice, the first time within five seconds of the start and thus with
+/// the shortest backoff. No connection is refused.
 #[test]
 fn killing_the_server_refuses_no_connection() {
     let veche = Arc::new(Veche::start("kill", ""));
@@ -278,7 +279,8 @@ fn sighup_with_a_bad_config_changes_nothing() {
     );
 }
 
-/// The folder exists when the supervisor checks the configuration, and no longer when the server process does.
+/// The folder exists when the supervisor checks the configuration, but no longer when the server
+/// process checks it.
 #[test]
 fn what_the_server_refuses_is_not_in_force() {
     let veche = Veche::start("refuse", "connections = 100");
@@ -411,7 +413,7 @@ fn bad_clients_of_the_control_socket_block_nothing() {
         answer.contains("\"ok\":false") && answer.contains("invalid request"),
         "{answer}"
     );
-    // The clients are enough to reach the limit: they time out, and then other clients are accepted.
+    // These clients use up the limit: they time out, and then other clients are accepted.
     let more: Vec<_> = (0..40)
         .map(|_| UnixStream::connect(veche.control()).expect("queued"))
         .collect();

@@ -17,8 +17,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The allowed dependencies between crates; a missing line in a `Cargo.toml` enforces them, and this table documents
-/// them.
+/// The allowed dependencies between crates, with which each `Cargo.toml` is compared.
 const EDGES: &[(&str, &[&str])] = &[
     ("veche-types", &[]),
     ("veche-mailbox", &[]),
@@ -290,14 +289,15 @@ const TURN_STEPS: &[&str] = &[
     ".handle_relay(",
 ];
 
-/// The receiver of a hub's effects, without spaces: another one would be the outlet of another turn.
+/// An implementation of the trait that receives a hub's effects, without spaces. A second
+/// implementation would belong to another turn.
 const OUTLET: &str = "implOutletfor";
 
 /// The folder in which the order of a turn's steps is defined, once.
 const TURN: &str = "crates/worker/src/";
 
-/// Places that may contain these calls: their definitions, the tests of one crate, and the hub's tests of engines, which run on a
-/// store too.
+/// Places outside [`TURN`] that may contain these calls: their definitions, the tests of one crate,
+/// and the hub's tests of engines, which also run on a store.
 const TURN_PARTS: &[&str] = &[
     "crates/frontends/src/",
     "crates/hub/",
@@ -456,7 +456,7 @@ fn crates_depend_only_where_the_walls_allow() {
         let inherits = manifest
             .get("lints")
             .and_then(|lints| lints.get("workspace"));
-        // These packages may contain unsafe code, so they have lints of their own.
+        // These packages may contain unsafe code, so they define their own lints.
         let has_own = matches!(package, "veche-net" | "veche-pam" | "veche-script");
         if !has_own && inherits.and_then(toml::Value::as_bool) != Some(true) {
             problems.push(format!("{name}: [lints] workspace = true is missing"));
@@ -553,7 +553,7 @@ fn a_file_is_one_noun() {
     assert_none(&problems, "split it");
 }
 
-/// Returns whether a text contains a word other than as the end of a longer name or path.
+/// Returns whether a text contains a word that is not the end of a longer name or path.
 fn names(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text[..at].chars().next_back();

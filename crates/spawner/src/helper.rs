@@ -295,8 +295,8 @@ fn start(program: &WorkerProgram, instance: u32, with: Vec<OwnedFd>) -> io::Resu
         .current_dir(&program.folder)
         .process_group(0);
     if let Some((uid, gid)) = program.account {
-        // The pipes are given to the process's account, since programs that open `/dev/stdout` or `/dev/stderr` need access to
-        // them.
+        // The process's account becomes the owner of the pipes, since programs that open
+        // `/dev/stdout` or `/dev/stderr` need access to them.
         for pipe in [&output, &errors] {
             let owner = (
                 rustix::fs::Uid::from_raw(uid),

@@ -72,7 +72,7 @@ fn table(
     store.table(name, Some(schema)).expect("a table")
 }
 
-/// Returns a row; users are in another order than ids.
+/// Returns a row; the order of users differs from that of ids.
 fn row(id: u64, word: &[u8]) -> [Cell<'_>; 3] {
     let user = id.wrapping_mul(0x9e37_79b1) & 0xffff_ffff;
     [Cell::Bits(id), Cell::Bits(user), Cell::Text(word)]

@@ -33,7 +33,8 @@ impl Random {
     }
 }
 
-/// Prints the minimum of several runs of `each`, in microseconds per one of `count` operations.
+/// Prints the time of one call of `each`, in microseconds: the average over `count` calls in the
+/// fastest of several runs.
 fn measure(what: &str, count: u64, runs: u32, mut each: impl FnMut(&mut Random)) {
     let wanted = std::env::args().nth(2);
     if wanted.is_some_and(|wanted| !what.contains(&wanted)) {

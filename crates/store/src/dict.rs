@@ -1,8 +1,9 @@
 //! A dictionary shared by all workers.
 //!
-//! Its entries are distributed over [shards](crate::shard) by a hash of the key. The memory limit applies to all shards
-//! together. Room is reserved before an entry grows, so the limit is never exceeded. Expired entries are invisible. Each later
-//! change removes some of them, and up to a limit as many as necessary before a change is refused for lack of room.
+//! Its entries are distributed over [shards](crate::shard) by a hash of the key. The memory limit
+//! applies to all shards together. Room is reserved before an entry grows, so the limit is never
+//! exceeded. Expired entries are invisible. Each change removes some of them; a change that lacks
+//! room removes more, up to a limit, before it is refused.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -24,11 +25,12 @@ const EXPIRED_PER_CHANGE: usize = 8;
 /// Maximum number of expired entries removed under one lock of a shard to make room.
 const EXPIRED_PER_LOCK: usize = 64;
 
-/// The most expired entries that one change removes to make room. A change that needs more fails: what it has removed
-/// is room for a repetition, and maintenance removes the rest.
+/// The maximum number of expired entries that one change removes to make room. A change that needs
+/// more fails, but the room that it has made remains for a retry, and maintenance removes the rest.
 const EXPIRED_PER_CALL: usize = 32_768;
 
-/// All integers up to this absolute value are exact as `f64`. Beyond it, adding 1 to a number would not change it.
+/// All integers up to this absolute value are exact as `f64`. Beyond it, adding 1 may leave a
+/// number unchanged.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Maximum length of a key in bytes.
@@ -186,8 +188,9 @@ impl Dict {
         })
     }
 
-    /// Sets a value that was [read](Self::read), or removes it with `None`, unless it was changed meanwhile. Returns
-    /// whether it was unchanged. Without `ttl_ms` the expiry stays.
+    /// Replaces a value that was [read](Self::read), or removes it if `value` is `None`, but only
+    /// if the entry still has that version. Returns whether it does. Without `ttl_ms` the expiry
+    /// does not change.
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::Full`].
@@ -215,9 +218,9 @@ impl Dict {
         })
     }
 
-    /// Returns the first `most` keys with a prefix, in byte order. The shards are visited one after the other, and the
-    /// dictionary may change in between. `goes_on` is called before each shard; if it returns false, the search ends and `None`
-    /// is returned.
+    /// Returns the first `most` keys with a prefix, in byte order. The shards are visited one after
+    /// another, and the dictionary may change in between. `goes_on` is called before each shard; if
+    /// it returns false, the search ends and `None` is returned.
     pub fn keys(
         &self,
         prefix: &[u8],
@@ -264,8 +267,8 @@ impl Dict {
         &self.shards[hash as usize % SHARDS].0
     }
 
-    /// Changes an entry as `decide` says. `decide` may be called several times: if there is no room, expired entries are
-    /// removed and it is called again.
+    /// Changes an entry as `decide` requests. If there is no room for the change, removes expired
+    /// entries and calls `decide` again.
     fn change<R>(
         &self,
         key: &[u8],
@@ -305,9 +308,9 @@ impl Dict {
         }
     }
 
-    /// Removes expired entries until `needed` more bytes are within the limit, at most `removals`, which is reduced by
-    /// them. Returns whether it removed any. Another thread may use the room first, but each retry removes further
-    /// entries, so retries terminate.
+    /// Removes expired entries until `needed` more bytes fit the limit. Removes at most `removals`
+    /// entries, and subtracts them from it. Returns whether it removed any. Another thread may use
+    /// the room first, but each retry removes further entries, so retries terminate.
     fn make_room(&self, needed: usize, now_ms: u64, removals: &mut usize) -> bool {
         if needed > self.options.bytes_max {
             return false;
@@ -328,7 +331,8 @@ impl Dict {
                 let freed = shard.lock().expire(now_ms, most);
                 self.free(freed);
                 if freed > 0 {
-                    // Possibly more than were removed: only their size is known.
+                    // The number of removed entries is unknown, since only their size is returned,
+                    // so the maximum is subtracted.
                     *removals -= most;
                 }
                 goes_on |= freed > 0;

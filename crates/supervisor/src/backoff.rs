@@ -1,6 +1,6 @@
 //! The delay before a dead server process is restarted: zero, unless processes repeatedly die soon after they become ready.
 //!
-//! Pure: lifetimes go in, delays come out.
+//! The module has no side effects: it computes delays from lifetimes.
 
 use std::time::{Duration, Instant};
 

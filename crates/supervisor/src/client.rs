@@ -62,7 +62,8 @@ impl ControlClient {
         })
     }
 
-    /// Returns the events to poll for; `None` while the client waits for the supervisor, so that no event can make progress.
+    /// Returns the events to poll for; `None` while the client waits for the supervisor, since no
+    /// event could make progress then.
     pub(crate) fn poll_events(&self) -> Option<PollFlags> {
         let reads = !self.is_half_closed && self.state == State::Waiting && self.unsent.is_empty();
         match (reads, !self.unsent.is_empty()) {
@@ -132,7 +133,8 @@ impl ControlClient {
         self.descriptor.take()
     }
 
-    /// Responds to the request; the members of `extra`, an object, join `"ok": true`.
+    /// Responds to the request: `"ok": true` with the members of the result, if it is an object, or
+    /// `"ok": false` with the error.
     pub(crate) fn answer(&mut self, result: Result<Value, String>, now: Instant) {
         let mut line = match result {
             Ok(Value::Object(mut members)) => {

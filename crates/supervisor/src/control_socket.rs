@@ -31,7 +31,7 @@ pub enum ControlSocketError {
     /// Another server answers on the socket.
     #[error("already running with this config: it answers on {}; see `veche status`", .0.display())]
     Answered(PathBuf),
-    /// Another kind of file has its name.
+    /// The path leads to a file that is not a socket.
     #[error("{} exists and is not a socket: remove it or set another server.control", .0.display())]
     NoSocket(PathBuf),
     /// The lock could not be taken.
@@ -55,8 +55,8 @@ impl ControlSocket {
             path: path.to_owned(),
             source,
         };
-        // The lock prevents that two processes that start at the same time both find a dead socket file, and one then removes
-        // the other's new file.
+        // Without the lock, two processes that start at the same time could both find a dead socket
+        // file, and one could then remove the other's new file.
         let _turn = SocketLock::take(path)?;
         match fs::symlink_metadata(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_dead_file_is_replaced_and_a_live_one_is_not() {
         let path = place("dead");
-        // A dropped socket leaves its file.
+        // Dropping a listener does not remove its socket file.
         drop(UnixListener::bind(&path).expect("bound"));
         assert!(path.exists());
         let control_socket = ControlSocket::claim(&path).expect("claimed");

@@ -1,12 +1,13 @@
 //! `veche serve` and its processes: the supervisor, which owns the listening sockets and keeps one server process
 //! running, and the server process's side of the connection between them.
 //!
-//! [`run`] is the supervisor: one thread without an async runtime that never blocks on another process. It polls
-//! signals, the server process's control socket and the clients of the control socket (`veche status`, `reload`,
-//! `stop`) together, and every buffer is bounded. It never reads data of Veche's clients; only the server process does,
-//! and it can crash without closing the sockets. [`process::run`] is the server process: it receives the config and the
-//! sockets, and runs a [`ServerProgram`](process::ServerProgram). [`message`] contains the messages between the two,
-//! [`request`] those from commands to the supervisor.
+//! [`run`] is the supervisor: one thread without an async runtime that never blocks on another
+//! process. It polls signals, the control link to the server process and the clients of the control
+//! socket (`veche status`, `reload`, `stop`) together, and every buffer is bounded. It never reads
+//! data of Veche's clients; only the server process does, and it can crash without closing the
+//! sockets. [`process::run`] is the server process: it receives the config and the sockets, and
+//! runs a [`ServerProgram`](process::ServerProgram). [`message`] contains the messages between the
+//! two, [`request`] those from commands to the supervisor.
 //!
 //! The crate handles processes, signals, file descriptors, listening sockets, reloads of the config and the service
 //! manager. It does not know workers, connections or the hub: what a server does is behind
@@ -112,7 +113,7 @@ pub enum ServeError {
     /// A log can't be opened.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The user `server.user` is unknown, or files can't be given to it.
+    /// The user `server.user` is unknown, or can't be made the owner of files.
     #[error(transparent)]
     Account(#[from] AccountError),
     /// The first server process reported why it can't start; a retry would not help.
@@ -338,7 +339,7 @@ struct Supervisor {
     upgrades: u64,
     last_exit: Option<LastExit>,
     upgrade: Option<UpgradeState>,
-    /// The replacement of the supervisor itself, which is pending after that of the server process.
+    /// The pending replacement of the supervisor itself, which follows that of the server process.
     change: Option<PendingSelfUpgrade>,
     /// Why the supervisor was not replaced in the last upgrade, for `veche status`.
     change_error: Option<String>,
@@ -415,7 +416,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits for an event, then performs all checks, whatever the event was. Each check is cheap, and so none can be missed.
+    /// Waits for an event, then performs all checks, whatever the event was: each check is cheap,
+    /// and none can be missed.
     fn turn(&mut self) -> Result<(), ServeError> {
         self.wait()?;
         for signal in self.signals.take() {

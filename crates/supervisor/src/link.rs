@@ -1,4 +1,5 @@
-//! One end of the control socket between supervisor and server process. Both sides send lines; only one side sends descriptors.
+//! One end of the control link, the socket between supervisor and server process. Both sides send
+//! lines; only one side sends descriptors.
 //!
 //! The socket is non-blocking and the buffers are bounded, so neither side can block the other. The meaning of the lines is
 //! defined in `message`. The owner of a link polls [`ControlLink::as_fd`], and calls [`ControlLink::receive`] and
@@ -28,7 +29,7 @@ const UNSENT_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
 const DESCRIPTORS_MAX: usize = 1 << 16;
 const RECEIVE_BYTES: usize = 64 << 10;
 
-/// One end of the control socket.
+/// One end of the control link between supervisor and server process.
 pub(crate) struct ControlLink {
     socket: UnixStream,
     received: Vec<u8>,

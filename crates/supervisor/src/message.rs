@@ -1,4 +1,5 @@
-//! The messages between supervisor and server process: one JSON object per line on the control socket.
+//! The messages between supervisor and server process: one JSON object per line on the control
+//! link.
 //!
 //! The module contains only plain types. `link` transports lines and descriptors; the supervisor and
 //! [`process`](crate::process) handle the messages. Both sides log and skip unknown lines, so that the supervisor and the
@@ -70,7 +71,7 @@ pub(crate) enum ToServer {
     },
     /// Asks whether workers make progress; answered by `Pulse`.
     Pulse,
-    /// Writes the rows of a table to the descriptor that precedes it.
+    /// Writes the rows of a table to the descriptor that precedes the message.
     Dump(DumpRequest),
     /// Writes decisions about clients to the descriptor that precedes the message, until the reader of that descriptor is gone.
     Watch(DecisionFilter),

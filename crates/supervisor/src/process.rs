@@ -1,12 +1,14 @@
 //! The server process's side of the supervisor: how the process starts, receives commands and stops.
 //!
-//! [`run`] receives the config and the listening sockets from the control socket, starts the server and then remains the
-//! process's only control thread: it blocks on the control socket and on signals, and calls a [`ServerControl`]. This module
-//! does not know workers; `ServerControl` turns each call into messages to workers.
+//! [`run`] receives the config and the listening sockets from the control link, starts the server
+//! and then remains the process's only control thread: it blocks on the control link and on
+//! signals, and calls a [`ServerControl`]. This module does not know workers; `ServerControl` turns
+//! each call into messages to workers.
 //!
-//! Signals: SIGTERM drains, SIGUSR1 reopens the logs. SIGINT, SIGHUP and SIGUSR2 are ignored here, since the supervisor handles
-//! them; a terminal sends the first two to both processes. A closed control socket means that the supervisor has died: the
-//! process drains and exits, because nothing could stop it any more.
+//! Signals: SIGTERM drains, SIGUSR1 reopens the logs. SIGINT, SIGHUP and SIGUSR2 are ignored here,
+//! since the supervisor handles them; a terminal sends the first two to both processes. A closed
+//! control link means that the supervisor has died: the process drains and exits, because nothing
+//! could stop it any more.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -106,7 +108,8 @@ pub trait ServerControl {
     /// without a restart have their old values. `spawner` starts the worker processes of the configuration's applications.
     ///
     /// # Errors
-    /// The old configuration stays, with the reason as one line.
+    /// Why the configuration was rejected, as one line; the old configuration stays in
+    /// force.
     fn reload(&self, config: Arc<Config>, spawner: Option<Arc<Spawner>>) -> Result<(), String>;
     /// Runs cheap periodic checks, such as for changed files. Returns the time at which it has to be called again, if ever.
     /// Also called after a reload.
@@ -139,7 +142,8 @@ pub trait ServerControl {
     fn reopen_logs(&self);
     /// Writes and releases persistent state, since the process is ending.
     fn close(&self);
-    /// Waits a limited time for unwritten lines of these logs, since the process is ending.
+    /// Waits a limited time until the lines of all logs except the server's own are written, since
+    /// the process is ending.
     fn flush_logs(&self);
 }
 
@@ -150,7 +154,7 @@ pub fn run(program: impl ServerProgram) -> ExitCode {
     run_on(ControlLink::from_stdin(), program)
 }
 
-/// Runs a server process like [`run`], with the given end of the control socket.
+/// Runs a server process like [`run`], with the given end of the control link.
 pub(crate) fn run_on(link: io::Result<ControlLink>, program: impl ServerProgram) -> ExitCode {
     match ServerRun::begin(link, program) {
         Ok((process, started)) => process.serve(started),

@@ -21,7 +21,7 @@ pub enum TurnStep {
     Messages,
     /// Timers and work deferred by earlier turns.
     Remainder,
-    /// Requests to others: dialing, hooks, history.
+    /// Outgoing requests: dialing, hooks, history.
     Requests,
     /// The server's log and the access log.
     Logs,
@@ -94,8 +94,8 @@ pub struct StuckWorker {
 pub struct PulseWatch(Mutex<Vec<(u64, u32)>>);
 
 impl PulseWatch {
-    /// Checks all workers. Returns the worker that was found in the same turn by the largest number of checks, if any was found
-    /// by more than this check.
+    /// Checks all workers. Returns the worker that has been in the same turn for the largest number
+    /// of checks, if any has been in its turn for more than one check.
     pub fn look<'p>(
         &self,
         pulses: impl IntoIterator<Item = &'p WorkerPulse>,

@@ -1,6 +1,8 @@
-//! The rules of a replacement: when it may start, and when the supervisor follows the new server process.
+//! The rules of a replacement: when it may start, and when the supervisor's own program is replaced
+//! too.
 //!
-//! Pure: facts go in, decisions come out. [`upgrade`](super::upgrade) handles processes, sockets and files.
+//! The module has no side effects: it derives decisions from facts. [`upgrade`](super::upgrade)
+//! handles processes, sockets and files.
 
 /// The maximum number of server processes that may be draining at a time.
 const RETIRING_MAX: usize = 8;

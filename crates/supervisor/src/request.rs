@@ -54,7 +54,8 @@ pub enum ControlCommand {
     Dump,
     /// Writes decisions about clients to the request's descriptor until its reader is gone.
     Log,
-    /// Reloads the configuration file; answered when it is in force, or with the reason why not.
+    /// Reloads the configuration file; answered once the configuration is in force, or with the
+    /// reason for its rejection.
     Reload,
     /// Upgrades to the installed program; answered when the new server process serves, or with the reason for the failure.
     Upgrade,

@@ -31,8 +31,8 @@ pub(crate) const RESTORED_WAIT: Duration = Duration::from_secs(300);
 /// The running binary, even if its file has been replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
-/// Creates a control socket for a server process and sends the listening sockets and the first message on it. Returns both
-/// ends.
+/// Creates a control link for a server process, and sends the listening sockets and the first
+/// message on it. Returns both ends.
 pub(super) fn introduce(
     listening: &[ListeningSockets],
     spawner: Option<OwnedFd>,
@@ -73,12 +73,13 @@ pub(crate) struct ServerChild {
     pub(crate) holds_services: bool,
     /// Whether the process has reported that all its services have ended.
     pub(crate) have_services_ended: bool,
-    /// How the process ended; set once it is reaped, from when its pid may be reused.
+    /// How the process ended; set once it is reaped. Its pid may then be reused.
     ended: Option<String>,
 }
 
 impl ServerChild {
-    /// Starts `binary` as a server process with the control socket as its standard input, under `account` if given.
+    /// Starts `binary` as a server process with the control link as its standard input, under
+    /// `account` if given.
     pub(crate) fn start(
         binary: &Path,
         listening: &[ListeningSockets],
@@ -172,12 +173,12 @@ impl ServerChild {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Returns the process's control socket, even if it is closed.
+    /// Returns the control link to the process, even if it is closed.
     pub(crate) fn link_mut(&self) -> &ControlLink {
         &self.link
     }
 
-    /// Returns the process's control socket for polling; `None` if it is closed.
+    /// Returns the control link to the process for polling; `None` if it is closed.
     pub(crate) fn link(&self) -> Option<&ControlLink> {
         (!self.link.has_ended()).then_some(&self.link)
     }

@@ -1,7 +1,8 @@
 //! Signals as a pollable descriptor: a self-pipe behind `signal-hook`, and a `poll` that tolerates interruptions.
 //!
-//! The supervisor and the server process both use this, and neither runs code of its own in a signal handler. If the same
-//! signal arrives twice before [`Signals::take`], it counts once, as in the kernel.
+//! The supervisor and the server process both use this module, and neither runs its own code in a
+//! signal handler. If the same signal arrives twice before [`Signals::take`], it counts once, as in
+//! the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,8 +20,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches `signals` (numbers as in `signal_hook::consts`) until it is dropped, which disables their default
-    /// actions.
+    /// Catches `signals` (numbers as in `signal_hook::consts`) until the returned value is dropped.
+    /// Their default actions are disabled.
     pub(crate) fn catch(signals: &[i32]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, signals)?;

@@ -55,7 +55,7 @@ pub(super) struct UpgradeState {
     client: Option<u64>,
 }
 
-/// The pending replacement of the supervisor, after that of the server process.
+/// The pending replacement of the supervisor, which follows that of the server process.
 pub(super) struct PendingSelfUpgrade {
     kind: ReplacementKind,
     text: String,

@@ -1,7 +1,8 @@
 //! The watchdog of the server process. The supervisor periodically requests the progress of the workers; the process counts as
 //! hung if it does not answer, or if a worker stays in the same turn.
 //!
-//! Pure: times and answers go in, actions come out. [`watching`](super::watching) performs the actions.
+//! The module has no side effects: it derives actions from times and answers.
+//! [`watching`](super::watching) performs the actions.
 //!
 //! Unanswered requests are counted rather than time, so that a pause of the machine, which stops the supervisor too, does not
 //! lead to the kill of a healthy process.

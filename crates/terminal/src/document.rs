@@ -9,8 +9,8 @@ use veche_calls::masked;
 
 use crate::problems::{Problem, ProblemReport, Problems};
 
-/// Maximum size of a configuration file: a wrong path in `-c` must not fill the memory, and two configuration texts
-/// have to fit in one line of the server process's control socket.
+/// Maximum size of a configuration file: a wrong path in `-c` must not fill the memory, and two
+/// configuration texts have to fit in one line of the control link to the server process.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the text of the file at `path`.
@@ -71,9 +71,9 @@ pub fn plain(error: &io::Error) -> String {
     }
 }
 
-/// Parses `text` as far as possible and reports syntax errors; `header` returns the header of a section, such as
-/// `[[route]]`. Also returns the lines of syntax errors, after which the parser guesses: further errors on these lines
-/// may only follow from the guess.
+/// Parses `text` as far as possible and reports syntax errors; `header` returns the header of a
+/// section, such as `[[route]]`. Also returns the lines of syntax errors: the parser continues by
+/// guessing, so further errors on these lines may be caused by the guess.
 pub fn document<'t>(
     text: &'t str,
     header: impl Fn(&str) -> Option<&'static str>,
@@ -193,7 +193,8 @@ pub fn masked_text(text: &str) -> String {
     }
 }
 
-/// Masks the URLs of a line like [`masked_text`]; each is in quotes, or the only one of the line.
+/// Masks the URLs in a line like [`masked_text`]. Each URL must be in quotes, or be the only URL in
+/// the line.
 #[must_use]
 pub fn masked_urls(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());

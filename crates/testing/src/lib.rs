@@ -1,8 +1,9 @@
 //! `veche test`: runs the tests of an application, each in a simulated world.
 //!
-//! A *world* is a real worker on a simulated network and clock ([`world`]); a *run* executes one test case with one seed in a
-//! world of its own ([`runner`]). The server provides the worker ([`TestServer`]). This crate finds the files and runs them;
-//! [`report`] and [`junit`] format the results.
+//! A *world* is a real worker on a simulated network and clock ([`world`]); a *run* executes one
+//! test case with one seed in a separate world ([`runner`]). The server provides the worker
+//! ([`TestServer`]). This crate finds the files and runs them; [`report`] and [`junit`] format the
+//! results.
 
 mod client;
 mod junit;
@@ -38,7 +39,7 @@ const NOT_OURS: [&str; 3] = ["node_modules", "target", "vendor"];
 pub struct TestPlan {
     /// The test files, and folders that are searched for test files; empty for the configuration's folder.
     pub paths: Vec<PathBuf>,
-    /// Runs only cases whose file and name contain this text.
+    /// Runs only cases whose displayed file name and case name, as one text, contain this filter.
     pub filter: Option<String>,
     /// The seed of the first run of each case; each further run adds 1.
     pub seed: u64,

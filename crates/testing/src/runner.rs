@@ -85,7 +85,7 @@ struct TestRunner<'g> {
     pub(super) world: TestWorld,
     vm: TestVm,
     waits: Vec<ScriptWait>,
-    /// The indexes, in the recording, of errors of applications that the test expected.
+    /// Indexes into the recording: the errors of applications that the test expected.
     forgiven: Vec<usize>,
 }
 
@@ -213,8 +213,8 @@ impl TestRunner<'_> {
         Ok(())
     }
 
-    /// Completes one wait whose event has occurred, if any. `is_outside` selects between waits for calls of stubs' functions
-    /// and all other waits.
+    /// Completes one wait whose event has occurred, if any. If `is_outside`, considers only waits
+    /// for calls of stubs' functions, otherwise only the other waits.
     fn answer_one(&mut self, is_outside: bool) -> bool {
         for place in 0..self.waits.len() {
             if matches!(self.waits[place].what, WaitKind::Called(_)) == is_outside

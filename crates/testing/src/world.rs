@@ -28,7 +28,7 @@ const TURNS_MAX: u64 = 5000;
 /// The number of turns between checks of the time limit in real time.
 const TURNS_PER_LOOK: u64 = 64;
 
-/// The server under test: its routes and applications, from which each run starts a worker of its own.
+/// The server under test: its routes and applications. Each run starts a separate worker from it.
 pub trait TestServer {
     /// Returns a listener for HTTP by name or role (`public`, `internal`), or the first public one for an empty name,
     /// and its address.
@@ -40,7 +40,7 @@ pub trait TestServer {
     /// Returns the listener for the line protocol of back ends, which exists whether or not it is configured.
     fn push_listener(&self) -> ListenerId;
 
-    /// Starts a worker and its applications on a network of its own.
+    /// Starts a worker and its applications on a separate network.
     ///
     /// # Errors
     /// Why an application can't start.

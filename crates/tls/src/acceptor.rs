@@ -29,7 +29,8 @@ pub struct ClientAuth {
     pub is_required: bool,
 }
 
-/// Certificate authorities from a PEM file. Two values are equal if their files are.
+/// Certificate authorities from a PEM file. Two values are equal if their files have the same
+/// contents.
 #[derive(Clone, Debug)]
 pub struct Roots {
     pub(crate) store: Arc<RootCertStore>,

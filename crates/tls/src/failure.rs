@@ -35,7 +35,8 @@ impl Error {
             | TlsError::InvalidCertRevocationList(_)
             | TlsError::UnsupportedNameType => TlsFailure::Certificate,
             TlsError::AlertReceived(_) => TlsFailure::Refused,
-            // The text of rustls if the resolver returns no certificate; there is no variant for it.
+            // rustls has no variant for a resolver that returns no certificate: it reports this
+            // text.
             TlsError::General(why) if why.starts_with("no server certificate") => {
                 TlsFailure::NoCertificate
             }

@@ -1,9 +1,11 @@
 //! TLS over buffers: ciphertext in, plaintext out, and vice versa.
 //!
-//! The crate has no sockets and no event loop: the caller passes received bytes in and sends the output. [`TlsStream`] is one
-//! side of a connection. [`ClientTrust`] is shared by clients with the same trusted authorities, and [`TrustStores`] caches those
-//! of a process. [`Acceptor`] is shared by the connections of a listener: it has the [`Certificate`]s and the pending
-//! [`AlpnChallenges`]. The load tester, the worker and the HTTP client use this crate.
+//! The crate has no sockets and no event loop: the caller passes received bytes in and sends the
+//! output. [`TlsStream`] is one side of a connection. [`ClientTrust`] is shared by clients with the
+//! same trusted authorities, and [`TrustStores`] caches the `ClientTrust` of each source for a
+//! process. [`Acceptor`] is shared by the connections of a listener: it has the [`Certificate`]s
+//! and the pending [`AlpnChallenges`]. The load tester, the worker and the HTTP client use this
+//! crate.
 
 #![forbid(unsafe_code)]
 

@@ -29,7 +29,8 @@ impl ProducesTickets for VerifiedTickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        // A session that can't be parsed later needs no ticket.
+        // A session that can't be parsed now could not be verified on resumption, so it gets no
+        // ticket.
         chain_of(plain)?;
         self.tickets.encrypt(plain)
     }
@@ -89,7 +90,7 @@ fn take_bool(rest: &mut &[u8]) -> Option<bool> {
     }
 }
 
-/// Takes bytes that are preceded by their length, which has `width` bytes.
+/// Takes a byte string that is preceded by its length: a big-endian number of `width` bytes.
 fn sized<'s>(rest: &mut &'s [u8], width: usize) -> Option<&'s [u8]> {
     let count = take(rest, width)?.iter();
     let count = count.fold(0, |count, &byte| count << 8 | usize::from(byte));

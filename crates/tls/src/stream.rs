@@ -7,8 +7,8 @@ use rustls::{Connection, HandshakeKind, ProtocolVersion};
 use crate::client_hello::{AcceptedHello, PendingHello};
 use crate::{CertificateSubject, Error};
 
-/// Maximum size of a client hello with its records. Usual ones have at most 2 KiB. It is buffered until it is complete,
-/// so this is the memory that a client can occupy by sending a part of one.
+/// Maximum size of a client hello with its records; a typical one has at most 2 KiB. An incomplete
+/// client hello is buffered, so this also limits the memory that such a client occupies.
 const HELLO_BYTES_MAX: usize = 16 << 10;
 
 /// Maximum number of bytes from a peer before the handshake is complete; certificate chains are the largest part.
@@ -19,7 +19,8 @@ const HANDSHAKE_BYTES_MAX: usize = 96 << 10;
 pub struct TlsStream {
     stage: Stage,
     has_ended: bool,
-    /// Whether further input is ignored: some was invalid or not trusted, or the connection was closed.
+    /// Whether further input is ignored, because earlier input was invalid or untrusted, or the
+    /// connection was closed.
     has_failed: bool,
     is_challenge: bool,
     /// Whether there has been output for the peer.
@@ -159,7 +160,8 @@ impl TlsStream {
         self.has_failed = true;
     }
 
-    /// Returns whether [`send`](Self::send) has output without new plaintext.
+    /// Returns whether [`send`](Self::send) would have output even without plaintext, such as
+    /// handshake messages or an alert.
     #[must_use]
     pub fn has_output(&self) -> bool {
         match &self.stage {

@@ -6,12 +6,12 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer as _;
 
-/// The names in a certificate, in their order.
+/// The names in a certificate, each kind in the order of the certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateSubject {
     /// The first common name of the subject.
     pub common_name: Option<String>,
-    /// DNS names of the alternative names, to which the following fields belong too.
+    /// DNS names of the subject alternative names, which are also the source of the fields below.
     pub names: Vec<String>,
     /// Email addresses of the alternative names.
     pub emails: Vec<String>,

@@ -31,8 +31,8 @@ impl ClientTrust {
     /// Loads the certificate authorities.
     ///
     /// # Errors
-    /// The file can't be read or contains no certificate. The system's own are not checked; an unknown issuer is
-    /// reported by the handshake.
+    /// The file can't be read or contains no certificate. The system's authorities are not checked
+    /// here; an unknown issuer makes the handshake fail.
     pub fn new(trust_source: &TrustSource) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

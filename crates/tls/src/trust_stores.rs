@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::{ClientTrust, Error, FileFingerprint, TrustSource, fingerprint};
 
-/// Maximum number of cached sources, because scripts name the files.
+/// Maximum number of cached sources. It is needed because scripts choose the files.
 const CACHED_MAX: usize = 64;
 
 /// The cached trust of all sources.

@@ -80,8 +80,8 @@ fn the_second_handshake_of_a_client_is_short() {
     }
 }
 
-/// Records of one byte are accepted, and so is a ClientHello of some kilobytes, but not a long ClientHello in such
-/// records.
+/// A ClientHello in records of one byte is accepted until it exceeds the size limit, which includes
+/// the record headers.
 #[test]
 fn a_hello_is_short() {
     let folder = Folder::new("long");
@@ -135,8 +135,8 @@ fn non_tls_bytes_are_malformed() {
         assert!(result.is_err(), "{bytes:?}");
         alerts.push(server.has_output());
     }
-    // Only the three complete but invalid messages get an alert: not one of which only a piece arrived, nor a peer
-    // that has sent an alert itself.
+    // Only the three complete but invalid messages get an alert. The first input is an incomplete
+    // message, and in the last case the peer has sent an alert itself.
     assert_eq!(alerts, [false, true, true, true, false]);
 }
 

@@ -18,12 +18,13 @@ impl Epoch {
     /// An epoch that no stream has; clients use it to say that they know no position.
     pub const UNKNOWN: Self = Self(0);
 
-    /// Made of the lower 40 of these bits, which should be random.
+    /// Creates an epoch from the lower 40 bits of `bits`, which should be random. Never returns
+    /// [`UNKNOWN`](Self::UNKNOWN).
     pub fn from_bits(bits: u64) -> Self {
         Self((bits & EPOCH_MASK).max(1))
     }
 
-    /// The bits that it is made of.
+    /// Returns the 40 bits of the epoch.
     pub fn bits(self) -> u64 {
         self.0
     }
@@ -56,7 +57,8 @@ impl FromStr for Epoch {
     }
 }
 
-/// A place in a channel's stream: that of a publication, or of the last one so far.
+/// A place in a channel's stream: the place of one publication, or of the stream's latest
+/// publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The epoch of the stream.

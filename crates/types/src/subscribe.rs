@@ -7,13 +7,13 @@ use crate::{Payload, Since};
 /// Options of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscribeOptions {
-    /// The positions up to which the session knows the channel: one, or those of several channels of which one may be
-    /// this channel's. Publications missed since then are part of the result.
+    /// The last known positions of the session: the position in this channel, or those in several
+    /// channels that may include this one. Publications missed since then are part of the result.
     pub since: Option<Arc<[Since]>>,
     /// The member under which the session appears in presence.
     pub client: Option<Arc<ClientInfo>>,
-    /// The session filters the recovered publications itself: even where the recovery mode is "latest", it gets all
-    /// stored ones.
+    /// Whether the session filters recovered publications itself. If so, it gets all stored ones,
+    /// even if the recovery mode is "latest".
     pub recover_all: bool,
 }
 

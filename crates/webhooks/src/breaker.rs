@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use veche_calls::{CallError, CallErrorKind};
 
-/// The length of a counting window; the current and the previous one count.
+/// The length of a counting window. The results of the current and of the previous window count.
 const SPAN_MS: u64 = 5_000;
 
 /// The outcome of a request, as far as it concerns the back end's health.
@@ -73,8 +73,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// Returns whether a request may be made; its end is reported by [`ended`](Self::ended) or
-    /// [`not_asked`](Self::not_asked).
+    /// Returns whether a request may be made. If so, the caller must report its end with
+    /// [`ended`](Self::ended) or [`not_asked`](Self::not_asked).
     pub fn may_ask(&mut self, now_ms: u64) -> bool {
         if self.paused_until_ms == 0 {
             return true;

@@ -5,8 +5,8 @@ use std::mem;
 
 use super::{BackendResult, CircuitBreaker};
 
-/// Limits concurrent requests; others queue in order of arrival. A [`CircuitBreaker`] refuses them while the back end
-/// fails.
+/// Limits the number of concurrent requests; further ones queue in order of arrival. A
+/// [`CircuitBreaker`] refuses requests while the back end fails.
 #[derive(Debug)]
 pub struct ConcurrencyLimit<T> {
     breaker: CircuitBreaker,

@@ -30,7 +30,8 @@ pub struct FetchRequest<'g> {
 }
 
 impl FetchRequest<'_> {
-    /// Converts the request to a call. Redirects are not followed: a response from another server does not count.
+    /// Converts the request to a call. Redirects are not followed, since only the configured server
+    /// may answer.
     pub fn into_call(self) -> Call {
         Call::Http(HttpCall::Fetch(Box::new(HttpRequest {
             method: if self.body.is_some() { "POST" } else { "GET" }.to_owned(),

@@ -7,8 +7,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A value parsed from a JSON object. Types that derive `Deserialize` also accept an array of their fields in order: an
-/// empty array would be an object without fields, and `[]` is PHP's encoding of an empty array.
+/// A value parsed from a JSON object only. Types that derive `Deserialize` also accept an array of
+/// their fields in order, so they would take `[]`, PHP's encoding of an empty array, for an object
+/// without fields.
 #[derive(Debug, Default)]
 pub struct Object<T>(pub T);
 

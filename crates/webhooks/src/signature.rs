@@ -14,7 +14,8 @@ pub const HOOK: &str = "veche-hook";
 /// The header with the signatures.
 pub const SIGNATURE: &str = "veche-signature";
 
-/// Adds the header with the signatures of a body, with the current time; none without secrets.
+/// Adds the header that signs a body at the current time, with one signature for each secret. Adds
+/// nothing without secrets.
 pub fn sign(headers: &mut Vec<(String, Vec<u8>)>, secrets: &[SecretValue], body: &[u8]) {
     if secrets.is_empty() {
         return;

@@ -30,7 +30,7 @@ pub(crate) struct Drain {
     /// The latest time at which the closing of back ends begins.
     back_ends_from_ms: u64,
     has_closed_back_ends: bool,
-    /// Whether the closing of connections to other servers has begun, which comes after that of clients.
+    /// Whether the closing of connections to other servers has begun. Clients are closed before.
     has_stopped_servers: bool,
 }
 
@@ -77,7 +77,8 @@ impl<A: AppHost, T> Worker<A, T> {
     /// applications of this worker have stopped.
     pub fn handle_drain(&mut self, within_ms: u64, shutdown_reason: ShutdownReason) {
         self.shared.start_draining(shutdown_reason);
-        // Before any connection is closed, since `app.stop` may send to connections.
+        // Applications stop before any connection is closed, since `app.stop` may send to
+        // connections.
         self.with_apps(|apps, shared| apps.stop(shared));
         let began_ms = self.shared.now.mono_ms;
         let before = self.drain.take();
@@ -215,7 +216,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Starts to close back ends at their time, or once the process has no clients left, which pushes could reach.
+    /// Starts to close back ends at the scheduled time, or earlier if the process has no clients
+    /// left that pushes could reach.
     pub(crate) fn drain_back_ends(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         let Some(drain) = &mut self.drain else { return };
@@ -257,8 +259,8 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy = true;
     }
 
-    /// Requests services to stop at their time, or once the process has no clients left, and reports when they have
-    /// ended.
+    /// Requests services to stop at the scheduled time, or earlier if the process has no clients
+    /// left, and reports when they have ended.
     pub(crate) fn drain_services(&mut self) {
         self.check_clients_gone();
         let now_ms = self.shared.now.mono_ms;
@@ -281,12 +283,14 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Closes the connections to other servers at their time, or once no application, client or service needs them.
+    /// Closes the connections to other servers at the scheduled time, or earlier if no application,
+    /// client or service needs them.
     pub(crate) fn drain_servers(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         let has_clients = self.shared.stats.connections.read() > 0;
         let Some(drain) = &mut self.drain else { return };
-        // Until then services may use these connections; the remaining time is for closing handshakes.
+        // Before this time services may use these connections; the time after it is for closing
+        // handshakes.
         let is_late = now_ms >= drain.servers_ms;
         let is_needed = drain.apps != AppsStage::StoppedEverywhere
             || has_clients

@@ -15,16 +15,20 @@ const EVENT_WORK: u64 = 6_000_000;
 /// Work of all connections per turn for input left over from earlier turns, in the same units: about four milliseconds.
 const BACKLOG_WORK: u64 = 4_000_000;
 
-/// The default of [`TurnLimits::app_credits`]. A lane has 1,024 credits; the others are reserved for the hub.
+/// The default of [`TurnLimits::app_credits`]. A lane has 1,024 credits; the rest are reserved for
+/// the hub.
 pub const APP_CREDITS: u32 = 256;
 
-/// Time until work is retried that waits for a credit, for a queue to drain or for a disk, in milliseconds.
+/// Delay in milliseconds before a retry of work that waits for a credit, for a queue to drain or
+/// for a disk.
 pub(crate) const RETRY_MS: u64 = 1;
 
-/// Time until less urgent work is retried, in milliseconds: while the disk fails, or during a drain.
+/// Delay in milliseconds before a retry of less urgent work: while the disk fails, or during a
+/// drain.
 pub(crate) const RETRY_LATER_MS: u64 = 20;
 
-/// Interval at which spare memory is freed and history expired, in milliseconds, as long as there is any.
+/// Interval in milliseconds at which spare memory is freed and history expires, while there is any
+/// of either.
 pub(crate) const MAINTENANCE_MS: u64 = 1000;
 
 /// Limits on the work of one turn.

@@ -90,8 +90,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Takes the number of data messages of worker `of` that were processed in this turn. The driver returns as many
-    /// credits.
+    /// Takes the number of data messages of worker `of` that were processed in this turn. The
+    /// driver returns that many credits.
     #[inline]
     pub fn poll_finished(&mut self, of: usize) -> u32 {
         std::mem::take(&mut self.shared.requests.mailer.lanes[of].finished)
@@ -129,8 +129,8 @@ impl<A: AppHost, T> Worker<A, T> {
         outgoing
     }
 
-    /// Takes back a message that did not fit into its lane. In the next turn it is returned first; that turn visits the
-    /// lanes from the first one on again, so that none is starved.
+    /// Takes back a message that did not fit into its lane. The next turn returns it first, and
+    /// then visits the lanes from the first one again, so that no lane is starved.
     pub fn put_back(&mut self, outgoing: OutgoingMail<A::Message>) {
         self.outgoing.push_front(outgoing);
         (self.next_lane, self.next_relay) = (0, 0);

@@ -236,7 +236,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= self.has_writes;
     }
 
-    /// Reports to its application that an outgoing connection could not be opened.
+    /// Reports to an application that its outgoing connection could not be opened.
     pub fn handle_dial_failed(&mut self, caller: DialId, why: &str) {
         self.with_apps(|apps, shared| apps.client_failed(caller.app, caller.token, why, shared));
         self.is_busy |= self.has_writes;

@@ -84,7 +84,8 @@ impl<A: AppHost, T> Worker<A, T> {
     /// Handles the driver's number of unsent bytes of a connection. If it is small, the connection's input is resumed
     /// in the next turn, otherwise after [`handle_sent`](Self::handle_sent).
     pub fn handle_unsent(&mut self, id: ConnectionId, unsent: usize) {
-        // The connection compares the same number when it is resumed; with different numbers it could wait forever.
+        // Stored before the comparison: the connection compares the stored number when it is
+        // resumed. If that number differed from `unsent`, the connection could wait forever.
         self.shared.requests.outboxes.set_unsent(id, unsent);
         if unsent <= ANSWERS_BYTES_HIGH {
             self.resumable.push(id);
@@ -127,8 +128,8 @@ impl<A: AppHost, T> Worker<A, T> {
         {
             self.resumable.push(id);
         }
-        // The peer has ended its direction and ours is complete: close. Output of this turn is sent at its end and
-        // checked then.
+        // The peer has ended its direction and ours is complete, so the transport is closed. If
+        // this turn adds output, the end of the turn sends it and checks again.
         if entry.connection.has_ended() && self.shared.requests.outboxes.of(id).is_over() {
             self.commands.push_back(TransportCommand::Close(id));
         }

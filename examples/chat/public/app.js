@@ -42,6 +42,6 @@ if (!globalThis.Centrifuge) {
   knock("vendor/centrifuge.js is missing: in the repository, say tests/setup/centrifuge_page.sh.");
   door.querySelectorAll("input, button").forEach((each) => (each.disabled = true));
 } else {
-  // The session may still hold.
+  // An earlier session may still be valid.
   ask("GET", "token").then(({ name }) => enter(name), () => knock());
 }

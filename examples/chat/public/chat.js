@@ -32,8 +32,9 @@ export class Chat extends EventTarget {
       .on("connected", () => this.#come())
       .on("connecting", () => this.#set({ isConnected: false }))
       .on("disconnected", () => this.dispatchEvent(new Event("end")))
-      // On the own channel: a peer has invited me, accepted or left, or I have in another tab.
-      // An exception in a handler ends the client, so publications of another shape are skipped.
+      // On my personal channel: another user has invited me, accepted or left, or I have done so in
+      // another tab. An exception in a handler ends the client, so unexpected publications are
+      // skipped.
       .on("publication", ({ data }) => {
         if (typeof data?.dialog === "string") this.#told(data);
       });
@@ -46,7 +47,7 @@ export class Chat extends EventTarget {
     this.#client.connect();
   }
 
-  /** The dialogue with a user, which may be new. */
+  /** Returns the dialogue with a user, and creates it if necessary. */
   dialog(name) {
     let dialog = this.dialogs.get(name);
     if (!dialog) {
@@ -58,7 +59,10 @@ export class Chat extends EventTarget {
     return dialog;
   }
 
-  /** It is not shown any more: one that I have neither begun nor accepted is removed. */
+  /**
+   * Handles that a dialogue is no longer shown. A dialogue that I have neither begun nor accepted
+   * is removed.
+   */
   close(name) {
     const dialog = this.dialogs.get(name);
     dialog?.close();
@@ -72,7 +76,7 @@ export class Chat extends EventTarget {
     this.#search = search;
     try {
       const { people } = await ask("GET", `people?name=${encodeURIComponent(search)}`);
-      // Of many invitations the list has the latest.
+      // The list has only the latest invitations, so a search may find others.
       for (const { name, dialog } of people) if (dialog === "received") this.#told({ dialog: name, state: dialog });
       if (search === this.#search) this.#set({ people });
     } catch {
@@ -89,7 +93,7 @@ export class Chat extends EventTarget {
     this.look();
     try {
       const { dialogs } = await ask("GET", "dialogs");
-      // Dialogues left during our absence are not among them.
+      // Dialogues that ended while this page was disconnected are missing from the list.
       const gone = new Set([...this.dialogs.keys(), ...this.invitations]);
       for (const { with: name, state } of dialogs) {
         this.#told({ dialog: name, state });
@@ -101,7 +105,10 @@ export class Chat extends EventTarget {
     }
   }
 
-  /** The server's state of a dialogue: "sent" or "received" (an invitation), "accepted" or "none". */
+  /**
+   * Applies the server's state of a dialogue: "sent" or "received" (an invitation), "accepted" or
+   * "none".
+   */
   #told({ dialog: name, state }) {
     if (state === "received") this.invitations.add(name);
     else this.invitations.delete(name);
@@ -128,12 +135,12 @@ export class Chat extends EventTarget {
   }
 }
 
-/** The SDK asks for a token when it connects, and for the next one before that is over. */
+/** The SDK requests a token when it connects, and the next one before that token expires. */
 async function getToken() {
   try {
     return (await ask("GET", "token")).token;
   } catch (error) {
-    // The SDK stops. It retries after any other error.
+    // `UnauthorizedError` makes the SDK stop; after any other error it retries.
     throw isOver(error) ? new Centrifuge.UnauthorizedError() : error;
   }
 }

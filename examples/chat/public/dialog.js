@@ -26,11 +26,11 @@ export class Dialog extends EventTarget {
   waiting = []; // mine that are not in the log yet: {id, by, text, at}
   isOnline = false;
   isTyping = false;
-  /** When the other one has left, if we were connected. */
+  /** The time at which the other user left; null if this page did not see it. */
   lastSeen = null;
-  /** "sent" or "received" of an invitation, "accepted" of a dialogue, "none" before either. */
+  /** "sent" or "received" for an invitation, "accepted" for a dialogue, otherwise "none". */
   state = "none";
-  /** Why the server refuses it, or that it is over. */
+  /** An error to show: why the server refused an action, or that the dialogue is over. */
   fault = null;
 
   #client;
@@ -64,12 +64,12 @@ export class Dialog extends EventTarget {
       .subscribe();
   }
 
-  /** Whether I take part in it. */
+  /** Whether I have begun or accepted the dialogue. */
   get isBegun() {
     return this.state === "sent" || this.state === "accepted";
   }
 
-  /** Whether it is shown. */
+  /** Whether the page shows the dialogue. */
   get isOpen() {
     return this.#typing !== null;
   }
@@ -79,7 +79,7 @@ export class Dialog extends EventTarget {
     return [...this.log, ...this.waiting];
   }
 
-  /** The number of unread messages of the other one. */
+  /** The number of unread messages from the other user. */
   get unread() {
     const { read } = this.#marks[this.me];
     return this.log.filter(({ by, offset }) => by === this.other && offset > read).length;
@@ -102,12 +102,12 @@ export class Dialog extends EventTarget {
     this.#send();
   }
 
-  /** Invites the other one, or accepts an invitation. */
+  /** Invites the other user, or accepts an invitation. */
   async begin() {
     this.become((await ask("POST", "dialogs", { with: this.other })).state);
   }
 
-  /** Leaves it, declines an invitation, or takes one back. */
+  /** Leaves the dialogue, or declines or withdraws an invitation. */
   async leave() {
     await ask("DELETE", `dialogs/${this.other}`);
     this.become("none");
@@ -133,7 +133,7 @@ export class Dialog extends EventTarget {
     this.#typing.publish({}).catch(() => {}); // a lost notice is harmless
   }
 
-  /** It is open now: subscribes to typing notices. */
+  /** Handles that the page shows the dialogue: subscribes to typing notices. */
   open() {
     this.#typing = this.#client.newSubscription(channelOf("typing", this.me, this.other));
     this.#typing
@@ -146,7 +146,7 @@ export class Dialog extends EventTarget {
       .subscribe();
   }
 
-  /** It is closed. */
+  /** Handles that the page no longer shows the dialogue. */
   close() {
     this.watch(false);
     this.isTyping = false;
@@ -154,7 +154,7 @@ export class Dialog extends EventTarget {
     this.#typing = null;
   }
 
-  /** It becomes visible or hidden: visible messages are marked as read. */
+  /** Handles that the dialogue becomes visible or hidden; visible messages are marked as read. */
   watch(isWatched) {
     this.#isWatched = isWatched;
     this.#mark();
@@ -168,7 +168,7 @@ export class Dialog extends EventTarget {
 
   // ------------------------------------------------------------------------------------------------ input
 
-  /** The subscription is established, for the first time or again. */
+  /** Handles that the subscription is established, for the first time or again. */
   async #come(recovered) {
     this.#told = { delivered: 0, read: 0 };
     this.#lookWhoIsThere();
@@ -176,7 +176,8 @@ export class Dialog extends EventTarget {
     if (isLoaded && recovered) {
       await null; // the SDK emits missed publications right after this event
     } else {
-      // For the first time; or more was missed than the server stores. Reads the remaining history.
+      // This is the first time, or more was missed than the server stores: the stored history is
+      // read instead.
       this.#held ??= [];
       try {
         const { publications } = await this.#subscription.history({ limit: HISTORY_MAX });
@@ -209,7 +210,7 @@ export class Dialog extends EventTarget {
     this.#last = offset;
     const marks = this.#marks[info?.user];
     if (!marks || typeof data !== "object" || data === null) return;
-    // Publications of others may be anything.
+    // The other user may publish any data.
     const { said, delivered, read } = data;
     if (typeof said?.id === "string" && typeof said.text === "string") this.#hear(info.user, said, offset);
     if (Number.isInteger(read) && read < offset) marks.read = Math.max(marks.read, read);
@@ -222,7 +223,8 @@ export class Dialog extends EventTarget {
     else this.isTyping = false;
     if (this.#ids.has(`${by} ${id}`)) return; // sent again because the answer was lost
     this.#ids.add(`${by} ${id}`);
-    // Never before its predecessor, nor in the future: clocks differ, and `at` may be anything.
+    // The time shown is never before that of the previous message, nor in the future: clocks
+    // differ, and `at` may be anything.
     const [earliest, now] = [this.log.at(-1)?.at ?? 0, Date.now()];
     const when = Math.max(earliest, Math.min(Number.isFinite(at) ? at : now, now));
     this.log.push({ id, by, text: text.slice(0, TEXT_MAX), at: when, offset });
@@ -236,7 +238,10 @@ export class Dialog extends EventTarget {
 
   // ------------------------------------------------------------------------------------------------ what goes
 
-  /** Sends waiting messages, one after the other: so they are in the log in the order in which they were written. */
+  /**
+   * Sends waiting messages one at a time, so that the log has them in the order in which they were
+   * written.
+   */
   async #send() {
     if (this.#isSending || this.#held) return;
     this.#isSending = true;
@@ -250,7 +255,7 @@ export class Dialog extends EventTarget {
       }
     } catch (error) {
       if (error instanceof Refused) this.#set({ fault: error.message });
-      // After a lost connection it starts again; other errors are retried.
+      // After a lost connection, `#come` sends again; other errors are retried here.
       else setTimeout(() => this.#send(), RETRY_AFTER_MS);
     } finally {
       this.#isSending = false;

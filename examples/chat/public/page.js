@@ -11,7 +11,7 @@ const isToday = (at) => new Date(at).toDateString() === new Date().toDateString(
 const dayOf = (at) => (isToday(at) ? "Today" : date.format(at));
 const timeOf = (at) => (isToday(at) ? clock.format(at) : `${date.format(at)}, ${clock.format(at)}`);
 
-/** Shows it until the function that is returned is called. */
+/** Shows a chat until the returned function is called. */
 export function show(chat) {
   const end = new AbortController();
   const on = (target, event, f) => target.addEventListener(event, f, { signal: end.signal });
@@ -219,7 +219,7 @@ export function show(chat) {
 
 // ---------------------------------------------------------------------------------------------------- elements
 
-/** An element "tag.class" with its content; text is only ever text. */
+/** Creates an element from "tag.class" and its content. Strings become text nodes, never HTML. */
 function make(name, ...inside) {
   const [tag, kind] = name.split(".");
   const element = document.createElement(tag);

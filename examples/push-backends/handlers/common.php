@@ -3,8 +3,8 @@
 declare(strict_types=1);
 
 /**
- * Returns a handler of messages that are JSON objects. The back end gets the error of an invalid one; without the catch
- * the error would end its connection.
+ * Returns a handler of messages that are JSON objects. The back end receives the error of an
+ * invalid message; without the catch the error would end the connection.
  *
  * @param callable(array<string, mixed>): void $obey
  */
@@ -21,7 +21,7 @@ function obeying(callable $obey): Closure
 }
 
 /**
- * Returns a text of an order.
+ * Returns a field of an order, which has to be a string.
  *
  * @param array<string, mixed> $order
  */

@@ -25,7 +25,7 @@ function program(array $names, callable $program): never
 }
 
 /**
- * Sends one order over a WebSocket, and prints the server's complaint if there is one.
+ * Sends one order over a WebSocket, and prints the server's error if there is one.
  *
  * @param array<string, string> $order
  */
@@ -33,7 +33,7 @@ function order(string $url, array $order): void
 {
     $socket = Veche\WebSocket\Client::connect($url);
     $socket->send(json_encode($order, JSON_THROW_ON_ERROR));
-    // An order that was carried out is not answered.
+    // A successful order gets no answer.
     $complaint = $socket->tryReceive(0.2);
     $socket->close();
     echo $complaint === null ? "sent\n" : "refused: $complaint->data\n";

@@ -1,4 +1,5 @@
-// A worker in Node without a library: it echoes messages. The wire is docs/reference/runtime-protocol.md.
+// A worker in Node without a library: it echoes messages. The protocol is described in
+// docs/reference/runtime-protocol.md.
 
 import { Socket } from 'node:net';
 
@@ -13,7 +14,8 @@ function write(head, payload = Buffer.alloc(0)) {
   veche.write(Buffer.concat([prefix, bytes, payload]));
 }
 
-// Each handler gets an event's head and payload, and returns what its answer has, with the payload. It may wait.
+// Each handler takes an event's head and payload, and returns the head and payload of its answer.
+// It may be asynchronous.
 const handlers = {
   async open(event) {
     const user = new URLSearchParams(event.request.query ?? '').get('user');

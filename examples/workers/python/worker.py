@@ -27,7 +27,7 @@ def write(head, payload=b""):
     veche.sendall(PREFIX.pack(len(head), len(payload)) + head + payload)
 
 
-# Each handler gets an event's head and payload, and returns what its answer has, with the payload.
+# Each handler takes an event's head and payload, and returns the head and payload of its answer.
 def on_open(event, _):
     query = parse_qs(event["request"].get("query", ""))
     return ({"reply": {"user": query["user"][0]}} if "user" in query else {}), b""

@@ -168,7 +168,7 @@ final class Page
             return '';
         }
         if ($comment->text === '' && !$method->isConstructor()) {
-            // The interface or the constructor of the same name says it.
+            // The interface, or the method of the same name, has the comment.
             $isInherited = $this->isDescribedElsewhere($method);
             if (!$isInherited && $method->class !== 'Veche\Command') {
                 throw new RuntimeException("$method->class::$method->name has no comment");

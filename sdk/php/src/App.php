@@ -31,7 +31,7 @@ use Veche\Worker\WorkerClient;
  * ```
  *
  * With `concurrency` above 1 a worker handles several events at once, each in a Fiber: `Veche\sleep` and calls of
- * {@see client()} let others go on. Events of one connection are handled one after the other.
+ * {@see client()} let other handlers run. Events of one connection are handled one after the other.
  */
 final class App
 {
@@ -43,7 +43,9 @@ final class App
     private ?ClientInterface $client = null;
     /** @var array{string, string|null}|null Address and key of the API; null: calls go over the worker's socket. */
     private ?array $api = null;
-    /** @var array<string, mixed>|null Null: a worker has them from Veche's welcome. */
+    /**
+     * @var array<string, mixed>|null Null in a worker, which gets its options with Veche's welcome.
+     */
     private ?array $options = null;
 
     private function __construct(private readonly int $concurrency)
@@ -367,9 +369,9 @@ final class App
     /**
      * Handles events: as a worker until Veche stops it; under php-fpm only the event of the current request.
      *
-     * Under php-fpm each event has a process of its own for its time: `start` handlers run before each event and `stop`
-     * handlers after it, and {@see client()} calls the API over HTTP. Handlers of different events run side by side as
-     * php-fpm has processes.
+     * Under php-fpm each event occupies one process while it is handled: `start` handlers run
+     * before each event and `stop` handlers after it, and {@see client()} calls the API over HTTP.
+     * As many events are handled at once as php-fpm has processes.
      *
      * @throws CallerException if the program was not started by Veche
      */
@@ -397,8 +399,8 @@ final class App
     /**
      * Handles one event outside of a worker: takes its frame, and returns the resulting frames up to the answer.
      *
-     * For carriers that bring each event in a separate request. Calls of {@see client()} then need {@see useClient()},
-     * and other calls fail.
+     * For transports that deliver each event in a separate request. Calls of {@see client()} then
+     * need {@see useClient()}, and other calls fail.
      *
      * @throws VecheException if this is no frame of an event
      */
@@ -408,7 +410,8 @@ final class App
     }
 
     /**
-     * Passes applications to a function instead of running them; null ends that.
+     * Makes {@see run()} pass applications to a function instead of running them; null restores the
+     * default.
      *
      * @internal
      * @param (Closure(self): void)|null $taker
@@ -446,7 +449,7 @@ final class App
     }
 
     /**
-     * Returns a state machine for a single event: without a hello, so any event is accepted.
+     * Returns a state machine for a single event. It sends no hello, so it accepts any event.
      */
     private function engineOfOneEvent(): Engine
     {

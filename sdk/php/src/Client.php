@@ -28,9 +28,10 @@ use Veche\Result\Fields;
  * $handed = $veche->push('tester01', 'hello')->handed;
  * ```
  *
- * Calls are repeated after a failure only where that is safe: where nothing was sent, where the server said that
- * nothing was done (it is stopping, or short of memory), or where a second time changes nothing, as for `history`. A
- * publication belongs to the last kind if it has an idempotency key; `generateKeys` gives each one a key of its own.
+ * A failed call is repeated only if that is safe: nothing was sent, or the server reported that
+ * nothing was done (it is stopping, or short of memory), or a repetition changes nothing, as with
+ * `history`. Publications with an idempotency key can be repeated too; `generateKeys` gives each
+ * publication its own key.
  */
 final class Client extends AbstractClient
 {
@@ -44,7 +45,7 @@ final class Client extends AbstractClient
      * @param string|null $key One of the keys under `[api]`.
      * @param float $timeout Seconds for one call with its repetitions.
      * @param float $connectTimeout Seconds for opening a connection.
-     * @param int $retries How often a call is repeated at most.
+     * @param int $retries Maximum number of repetitions of a call.
      * @param bool $generateKeys Give publications an idempotency key, so that they can be repeated.
      * @param string|null $caFile Certificates to trust for https instead of the system's.
      * @param LoggerInterface|null $logger Receives a warning for each repetition.
@@ -121,7 +122,7 @@ final class Client extends AbstractClient
     }
 
     /**
-     * Returns how long to wait before the call is repeated; null: it must not be.
+     * Returns the seconds to wait before the call is repeated; null if it must not be repeated.
      */
     private static function pause(VecheException $error, Command $command, int $attempt): ?float
     {

@@ -40,9 +40,9 @@ final class Command
     /**
      * @param string $method Name of the call, as in `/api/METHOD`.
      * @param array<string, mixed> $parameters Members of the object that is sent.
-     * @param bool $isRepeatable Whether carrying it out twice has the same outcome as once.
+     * @param bool $isRepeatable Whether two executions have the same outcome as one.
      * @param Closure(Fields): mixed $decode
-     * @param list<self> $commands Those of a batch.
+     * @param list<self> $commands The commands of a batch.
      */
     private function __construct(
         public readonly string $method,
@@ -104,7 +104,7 @@ final class Command
             'disconnect' => $code === null ? null : ['code' => $code, 'reason' => $reason],
             'whitelist' => $except === [] ? null : array_values($except),
         ];
-        // The count is missing where not all connections are meant.
+        // The response has no count if only some connections of the user are closed.
         $decode = static fn (Fields $fields): ?int => $fields->optionalInt('disconnected');
         return self::of('disconnect', $parameters, false, $decode);
     }
@@ -190,7 +190,8 @@ final class Command
             'issued_before' => self::time($issuedBefore),
             'expire_at' => self::time($expireAt),
         ];
-        // Without a time it is the time of the call.
+        // Without a time the server uses the time of the call, so a repetition could invalidate
+        // more tokens.
         return self::of('invalidate_user_tokens', $parameters, $issuedBefore !== null);
     }
 
@@ -357,7 +358,7 @@ final class Command
         $options ??= new PublishOptions();
         $payload = $data instanceof Binary ? ['binary' => base64_encode($data->bytes)] : ['data' => $data];
         if (is_string($data)) {
-            // Found here rather than when it is sent, so that the exception points to the caller.
+            // Encoded already here, so that the exception for invalid data is thrown to the caller.
             Json::encode($data);
         }
         $isRepeatable = $options->idempotencyKey !== null;
@@ -374,7 +375,7 @@ final class Command
     }
 
     /**
-     * @param array<string, mixed> $parameters Those that are null are left out.
+     * @param array<string, mixed> $parameters Parameters that are null are omitted.
      * @param (Closure(Fields): mixed)|null $decode
      */
     private static function of(string $method, array $parameters, bool $isRepeatable, ?Closure $decode = null): self

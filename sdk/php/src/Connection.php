@@ -18,7 +18,8 @@ final class Connection
     private ?string $named = null;
 
     /**
-     * @param string $id Id of the connection; {@see App::connection()} makes a connection of it elsewhere.
+     * @param string $id Id of the connection, from which {@see App::connection()} creates this
+     * object elsewhere.
      * @param string|null $user The user, where the route or the `open` handler has named one.
      * @param array<string, bool|int|float|string> $attributes
      * @param Request|null $request The handshake, in an `open` handler.
@@ -70,7 +71,7 @@ final class Connection
     }
 
     /**
-     * Subscribes the connection to a channel, and returns once it gets each publication.
+     * Subscribes the connection to a channel, and returns when the subscription is in effect.
      *
      * ```php
      * $joined = $conn->join('orders', since: $conn->request->query('since'));
@@ -91,8 +92,8 @@ final class Connection
     /**
      * Replaces the token that opened the connection by another one.
      *
-     * @return int|null For how many seconds it holds; null: without end.
-     * @throws CallerException if the token does not hold
+     * @return int|null Seconds until the token expires; null if it does not expire.
+     * @throws CallerException if the token is not valid
      */
     public function renew(string $token): ?int
     {

@@ -22,7 +22,7 @@ final class ErrorCode
     /** The API key is missing or wrong. */
     public const UNAUTHORIZED = 101;
 
-    /** No `[[namespace]]` is for the channel, and `unknown_namespace` is `"error"`. */
+    /** No `[[namespace]]` matches the channel, and `unknown_namespace` is `"error"`. */
     public const UNKNOWN_CHANNEL = 102;
 
     /** The server has no such call. */

@@ -10,9 +10,10 @@ namespace Veche;
 final class Joined
 {
     /**
-     * @param string|null $position Where the client has joined, as `EPOCH:OFFSET`; null where the channel keeps no
-     *     history.
-     * @param bool|null $recovered Whether everything after `since` is on its way; null without `since`.
+     * @param string|null $position Position in the channel at which the subscription begins, as
+     *     `EPOCH:OFFSET`; null if the channel keeps no history.
+     * @param bool|null $recovered Whether all publications after `since` are being sent; null
+     *     without `since`.
      */
     public function __construct(public readonly ?string $position, public readonly ?bool $recovered)
     {

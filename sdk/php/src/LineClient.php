@@ -43,8 +43,8 @@ final class LineClient implements Publisher
      * @param bool $acknowledge Wait for the server's answer to each push.
      * @param float $timeout Seconds for one push.
      * @param float $connectTimeout Seconds for opening the connection.
-     * @param LoggerInterface|null $logger Receives refused lines where nothing waits for answers; without one they
-     *     are thrown by the next call.
+     * @param LoggerInterface|null $logger Receives refusals if `acknowledge` is false; without a
+     *     logger the next call throws them.
      * @param string|null $caFile Certificates to trust for TLS instead of the system's.
      * @throws CallerException
      */
@@ -83,14 +83,15 @@ final class LineClient implements Publisher
     /**
      * Waits until the server has carried out all lines so far, and throws the first refusal.
      *
-     * Call it after the last push where nothing waits for answers.
+     * Call it after the last push if `acknowledge` is false.
      *
      * @throws VecheException
      */
     public function flush(): void
     {
         if ($this->socket !== null) {
-            // Lines are answered in order. This one has no other use than its answer.
+            // Lines are answered in order, so the answer to this line means that all earlier ones
+            // were handled.
             $this->ask(Command::push('veche-php-flush', '', new PublishOptions(skipHistory: true)));
         }
     }
@@ -146,7 +147,8 @@ final class LineClient implements Publisher
         try {
             $this->open($deadline)->write($line, $deadline);
         } catch (NetworkException $error) {
-            // Half a line is not carried out, and nothing may follow it.
+            // The server ignores an incomplete line, and further bytes would be taken for the rest
+            // of it.
             $this->close();
             throw $error;
         }

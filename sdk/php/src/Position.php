@@ -7,7 +7,7 @@ namespace Veche;
 /**
  * A place in the history of a channel. Offsets of different epochs can't be compared.
  *
- * As a string it is `EPOCH:OFFSET`, which clients of push routes hand in as `since`.
+ * As a string it is `EPOCH:OFFSET`, the form in which clients of push routes pass `since`.
  */
 final class Position
 {

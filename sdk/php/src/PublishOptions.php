@@ -16,12 +16,13 @@ use Veche\Exception\CallerException;
 final class PublishOptions
 {
     /**
-     * @param string|null $idempotencyKey A second publication with this key within five minutes is not taken and
-     *     answered as the first one was, so the call may be repeated after a lost answer. 1 to 128 bytes.
-     * @param int|null $version Version of the state that is published: a publication that is not newer than the latest
-     *     one of the channel is not taken.
+     * @param string|null $idempotencyKey A second publication with this key within five minutes is
+     *     skipped and gets the answer of the first one, so the call may be repeated after a lost
+     *     answer. 1 to 128 bytes.
+     * @param int|null $version Version of the published state. A publication that is not newer than
+     *     the latest one of the channel is skipped.
      * @param string|null $versionEpoch Versions of different epochs are not compared. 1 to 128 bytes.
-     * @param bool $skipHistory Send it to current subscribers and do not keep it.
+     * @param bool $skipHistory Send the publication to current subscribers without storing it.
      * @param bool $delta Let clients that request deltas receive only the difference.
      * @param array<string, string> $tags Metadata that clients can filter by. At most 32.
      * @throws CallerException if the options contradict each other or are out of range

@@ -40,7 +40,7 @@ final class Request
     }
 
     /**
-     * Returns the first header of that name, in any case.
+     * Returns the first header with this name, which is compared without regard to case.
      */
     public function header(string $name): ?string
     {

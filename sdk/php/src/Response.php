@@ -7,7 +7,7 @@ namespace Veche;
 use Veche\Exception\CallerException;
 
 /**
- * Answer to a request; to a handshake it is a refusal.
+ * The answer to a request. As the answer to a handshake, it refuses the connection.
  *
  * ```php
  * $app->request(fn (Veche\Request $request) => Veche\Response::json(['path' => $request->path]));
@@ -18,7 +18,7 @@ final class Response
 {
     public readonly string $body;
 
-    /** Path of a file; null: the body is here. */
+    /** Path of a file; null if this object has the body itself. */
     public readonly ?string $file;
 
     /** @var iterable<string>|null */
@@ -26,7 +26,8 @@ final class Response
 
     /**
      * @param array<string, string|list<string>> $headers
-     * @param string|iterable<string> $body A body in parts is sent as it is made, no faster than the client reads.
+     * @param string|iterable<string> $body The parts of an iterable are sent as they are produced,
+     *     no faster than the client reads.
      * @throws CallerException
      */
     public function __construct(
@@ -54,7 +55,7 @@ final class Response
     /**
      * Returns a response with a file of the application's folder of files, which Veche reads.
      *
-     * @param string $path A relative path, of which no name begins with a dot.
+     * @param string $path A relative path without names that begin with a dot.
      * @param array<string, string|list<string>> $headers
      */
     public static function file(string $path, array $headers = []): self

@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-// VECHE_SDK=single tests the SDK in its one file instead of the sources.
+// VECHE_SDK=single tests the single-file SDK instead of the sources.
 if (getenv('VECHE_SDK') === 'single') {
     require __DIR__ . '/../veche.php';
 }
@@ -27,7 +27,7 @@ spl_autoload_register(static function (string $class): void {
     }
 });
 
-// Debian's php-psr-log, where it is there.
+// Uses Debian's php-psr-log if it is installed.
 if (is_file('/usr/share/php/Psr/Log/autoload.php')) {
     require_once '/usr/share/php/Psr/Log/autoload.php';
 }

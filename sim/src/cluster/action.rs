@@ -61,8 +61,8 @@ pub(super) enum Action {
     Settle,
 }
 
-/// How frequent an action is, and whether it is harmless: only such actions occur in worlds in which nothing may be
-/// lost.
+/// The weight of an action, and whether it is harmless. In worlds in which nothing may be lost,
+/// only harmless actions occur.
 struct Row {
     weight: u32,
     is_harmless: bool,

@@ -28,8 +28,8 @@ pub(super) struct ClusterSubscription {
     pub(super) state: State,
     /// The last publication that the client has.
     pub(super) chain: Option<Chain>,
-    /// Whether the store has lost writes while the client was not subscribed. If no node used the channel then, no node
-    /// can know that the client's position is void.
+    /// Whether the store has lost writes while the client was not subscribed. If no node used the
+    /// channel then, no node can know that the client's position is invalid.
     pub(super) is_doubtful: bool,
     /// Whether the client has to subscribe again, because its state is insufficient.
     pub(super) is_lost: bool,
@@ -41,7 +41,7 @@ pub(super) struct ClusterSubscription {
 pub(super) enum State {
     #[default]
     Off,
-    /// The subscription was requested, with this ticket, and with recovery if true.
+    /// The subscription was requested. The values are its ticket, and whether it recovers.
     Waiting(u32, bool),
     Live,
 }

@@ -1,5 +1,5 @@
-//! Connections of a port to the store: one for commands, one for the feed. Messages take any time, and those in flight are
-//! lost with their connection.
+//! Connections of a port to the store: one for commands, one for the feed. Messages may take any
+//! time; if a connection is lost, its messages in flight are lost too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -117,7 +117,7 @@ impl Feed {
         self.confirmed.extend(self.followed.iter().cloned());
     }
 
-    /// Executes the changes of subscriptions since the last call, of each topic only the last one. Returns whether
+    /// Applies the latest change of subscription of each topic since the last call. Returns whether
     /// there were any.
     pub(super) fn change(&mut self) -> bool {
         let mut last = BTreeMap::new();

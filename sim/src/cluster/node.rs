@@ -33,7 +33,8 @@ const WALL_MS: u64 = 1_800_000_000_000;
 /// Bytes that a transport accepts: clients always read.
 const ROOM_BYTES: usize = 1 << 30;
 
-/// Turns that follow each other at once; a worker with more would never come to rest.
+/// Maximum number of turns without a pause. A worker that needs more counts as one that never comes
+/// to rest.
 const TURNS_MAX: usize = 10_000;
 
 /// A worker, with the port of its engine and its clients.
@@ -41,7 +42,7 @@ struct ClusterWorker {
     driven: DrivenWorker,
     port: SimulatedPort,
     sessions: BTreeMap<ConnectionId, ClusterSession>,
-    /// Each with the connection of the client, if it is for one.
+    /// The effects, each with the connection of the client that it is for; `None` if for no client.
     effects: Vec<(Option<ConnectionId>, ClusterEffect)>,
 }
 
@@ -49,7 +50,7 @@ struct ClusterWorker {
 #[derive(Default)]
 struct ClusterLane {
     messages: VecDeque<WorldMessage>,
-    /// Data sent and not processed.
+    /// The number of data messages that were sent and are not processed yet.
     unfinished: u32,
 }
 
@@ -179,7 +180,7 @@ impl SimulatedNode {
         let now = clock(self.now_ms);
         let one = &mut self.workers[worker];
         one.sessions.remove(&session);
-        // It has not seen what was sent last.
+        // The client has not received the effects that were sent last.
         one.effects.retain(|(to, _)| *to != Some(session));
         let mut outputs = Vec::new();
         let reset = TransportInput::Reset;
@@ -211,7 +212,8 @@ impl SimulatedNode {
         driven.arrive(session, bytes, clock(self.now_ms), outputs);
     }
 
-    /// Publishes a number for the back end. An outcome at once comes as a reply too. Returns whether there was room.
+    /// Publishes a number for the back end. An immediate outcome is recorded as a reply too.
+    /// Returns whether there was room.
     pub(super) fn publish(
         &mut self,
         worker: usize,
@@ -331,7 +333,7 @@ impl SimulatedNode {
         self.turn_with(worker, self.no_mail());
     }
 
-    /// Runs turns of a worker until it waits for the time or for others.
+    /// Runs turns of a worker until it waits for time to pass or for other workers.
     fn turn_with(&mut self, me: usize, mail: Vec<Vec<LaneMail>>) {
         let mut mail = Some(mail);
         for _ in 0..TURNS_MAX {

@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::failure::{PromiseResult, promise};
 
 impl World {
-    /// Clients and back ends take what nodes have for them.
+    /// Passes the effects of all nodes to clients and back ends.
     pub(super) fn react(&mut self) -> PromiseResult {
         for node in 0..self.nodes.len() {
             self.react_to(node)?;
@@ -38,7 +38,7 @@ impl World {
         Ok(())
     }
 
-    /// A client subscribes again where its state is insufficient.
+    /// Makes a client subscribe again to the channels in which its state is insufficient.
     fn subscribe_lost(&mut self, node: usize, client: usize) {
         if self.clients[client]
             .location
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// A subscription has ended because publications are missing.
+    /// Handles that a subscription has ended because publications are missing.
     fn lost(&mut self, client: usize, channel: usize) -> PromiseResult {
         let subscription = &mut self.clients[client].subscriptions[channel];
         promise!(
@@ -147,7 +147,8 @@ impl World {
                 detail: format!("publication {number} of channel {channel} has none"),
             });
         };
-        // Its epoch is that of the subscription: in another one the ledger has another publication at the offset.
+        // A live publication has the epoch of its subscription. In another epoch, the ledger has
+        // another publication at this offset, so `follow` would fail.
         let position = Position {
             epoch: chain.position.epoch,
             offset,
@@ -192,7 +193,7 @@ impl World {
         }
     }
 
-    /// A subscription is confirmed.
+    /// Handles the confirmation of a subscription.
     fn joined(
         &mut self,
         (client, channel): (usize, usize),
@@ -254,8 +255,8 @@ impl World {
         Ok(())
     }
 
-    /// A subscriber hears that something is missing: not where everything behind its position is stored, in a world without
-    /// losses.
+    /// Checks a loss that a subscriber was notified of. In a world without losses, there must be
+    /// none if the store still has all publications after the subscriber's position.
     fn check_gap(&mut self, client: usize, channel: usize) -> PromiseResult {
         let subscription = &self.clients[client].subscriptions[channel];
         let Some(position) = subscription.chain.as_ref().map(|chain| chain.position) else {

@@ -8,11 +8,11 @@ use super::coverage::ClusterEvent;
 use super::world::World;
 use crate::failure::{PromiseResult, promise};
 
-/// The number of seconds in which nodes compare a channel without new items with the store, and then close its gap.
-/// There are few channels, so each one's turn comes soon.
+/// The number of seconds in which nodes compare each channel without new items with the store, and
+/// close its gap. This is enough because there are few channels.
 const LOOK_S: u64 = 20;
 
-/// The number of seconds within which everything that has failed has to succeed.
+/// The number of seconds within which repeated attempts have to succeed.
 const TRIES: u64 = 12;
 
 impl World {

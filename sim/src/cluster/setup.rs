@@ -1,4 +1,4 @@
-//! The properties of a cluster that its seed determines, beside its actions.
+//! The properties of a cluster that its seed determines, in addition to its actions.
 
 use fastrand::Rng;
 

@@ -53,11 +53,11 @@ pub(super) struct State {
     /// The first publication with a key, by channel.
     keys: BTreeMap<(Arc<str>, Box<str>), FirstPublication>,
     control: Control,
-    /// The bans that a node may rely on: those in the entries of the control stream, except for `halved` ones.
+    /// The bans that a node may rely on: those in the control stream, except for the `halved` ones.
     pub(super) bans: BTreeSet<u32>,
-    /// The names of bans in the table at the last loss of all data. A ban whose entry is appended afterwards without
-    /// another order for the table is in the control stream only, which a promotion drops. Its node notices the loss and
-    /// repeats both orders.
+    /// The names of bans that were in the table when all data was lost. If afterwards only the
+    /// control stream gets the entry of such a ban, a promotion drops it. The ban's node notices
+    /// the loss of data and repeats both orders.
     halved: BTreeSet<Bytes>,
     table: BTreeMap<Bytes, Bytes>,
     leases: BTreeMap<NodeId, (Bytes, u64)>,

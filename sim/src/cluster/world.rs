@@ -338,7 +338,7 @@ impl World {
         self.nodes[location.node].unsubscribe(session, CHANNELS[channel], ticket);
     }
 
-    /// The client is not subscribed any more.
+    /// Records that a client is no longer subscribed.
     pub(super) fn end_subscription(&mut self, client: usize, channel: usize) {
         let subscription = &mut self.clients[client].subscriptions[channel];
         subscription.state = State::Off;
@@ -395,7 +395,7 @@ impl World {
         }
     }
 
-    /// Publishes again the publications with an idempotency key that have an unknown outcome.
+    /// Repeats the publications with an idempotency key whose outcome is unknown.
     pub(super) fn retry(&mut self, node: usize) {
         for publication in 0..self.publications.len() {
             let one = self.publications[publication];

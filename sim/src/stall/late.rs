@@ -78,7 +78,8 @@ impl World {
         self.rest()
     }
 
-    /// Publishes through another worker until a home has one more that waits; returns the numbers.
+    /// Publishes through another worker until one more publication waits at a home. Returns the
+    /// numbers of the publications.
     fn push_until_stalled(
         &mut self,
         channel: usize,
@@ -104,8 +105,9 @@ impl World {
         (than + random.usize(1..workers.max(2))) % workers
     }
 
-    /// A home has publications for two workers that receive nothing. Those for the second make progress as soon as it
-    /// does, although they are queued behind those for the first.
+    /// Makes a home have publications for two workers that receive nothing. When the second worker
+    /// receives again, its publications must make progress, although they are queued behind those
+    /// for the first worker.
     fn go_on_behind(
         &mut self,
         [(stalled, first), (other, second)]: [(usize, usize); 2],
@@ -123,7 +125,7 @@ impl World {
         self.push_until_stalled(first, self.another(home, random), home)?;
         let is_waited_for = self.has_stalled(home);
         self.process.lanes.set_due(other, 0);
-        // By the receiving worker.
+        // The publisher is on the receiving worker.
         let numbers = self.push_until_stalled(second, other, home)?;
         let waiting = numbers
             .iter()

@@ -52,7 +52,8 @@ impl World {
         self.check_command_progress(&concerned, &still, random)
     }
 
-    /// Clients that may lose publications do not read until they have lost some, and then they do.
+    /// Makes clients that may lose publications stop reading until they have lost some, and then
+    /// read again.
     pub(super) fn stall_readers(&mut self, worker: usize) -> PromiseResult {
         let log = CHANNELS.iter().position(|one| one.kind == Kind::Log);
         let channel = log.unwrap_or_default();

@@ -82,7 +82,7 @@ impl World {
         let clients = self.peers.clients.iter().filter(|client| {
             let mut wants = client.wants.iter();
             let worker = self.worker_of(client.link);
-            // Commands of others pass through any worker, which may be the stalled one.
+            // Commands of other transports pass through any worker, which may be the stalled one.
             client.transport == ClientTransport::WebSocket
                 && client.phase == Phase::Online
                 && client.reads

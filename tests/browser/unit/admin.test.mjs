@@ -1,4 +1,4 @@
-// The parts of the admin page that reckon and draw nothing.
+// Tests of the parts of the admin page that compute figures and texts without the DOM.
 
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
@@ -8,7 +8,10 @@ import { bytes, count, lasted, milliseconds, moment, percent, perSecond, short, 
 
 const FOLDER = new URL("../../../web/admin/", import.meta.url);
 const VENDOR = new URL("../../../web/vendor/uplot/", import.meta.url);
-/** All that a browser loads, with uPlot; some is left of 200 KB for what the page asks. */
+/**
+ * Limit of all files that a browser loads, with uPlot. The rest of 200 KB is for the calls of the
+ * page.
+ */
 const WHOLE_PAGE_BYTES_MAX = 150_000;
 
 const BOUNDS = [50, 100, 1000];

@@ -82,7 +82,7 @@ function code(id, push, key = "demo") {
 
 let scripts = 0;
 
-/** A file of its own each time: a shell reads its script as it goes, and the last one may still be at it. */
+/** Writes each script to a new file, since a shell may still be reading the previous one. */
 function script(text) {
   scripts += 1;
   const path = join(folder, `line-${scripts}`);
@@ -96,7 +96,7 @@ const RUNNERS = {
   shell: (text) => run("bash", [script(`${FAST_NC}\n${text}\n`)]),
 };
 
-/** As `nc -w 1`, which lingers for its second. The real one is run once below. */
+/** Replaces `nc -w 1`, which waits for a second at its end. The real one is run once below. */
 const FAST_NC = 'nc() { cat > "/dev/tcp/${@: -2:1}/${@: -1}"; }';
 
 for (const id of Object.keys(RUNNERS)) {

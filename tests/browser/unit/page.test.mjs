@@ -1,4 +1,4 @@
-// The parts of the demo page that decide and draw nothing.
+// Tests of the parts of the demo page that contain decisions and don't use the DOM.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync } from "node:fs";

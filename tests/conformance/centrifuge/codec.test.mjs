@@ -1,5 +1,6 @@
-// The codec of Centrifugo's public JavaScript client and ours: each reads what the other writes, in both encodings.
-// CODEC is the program that answers for ours: crates/centrifuge/examples/centrifuge_codec.rs.
+// The codec of Centrifugo's public JavaScript client and our codec: each reads what the other
+// writes, in both encodings. CODEC is a program that runs our codec:
+// crates/centrifuge/examples/centrifuge_codec.rs.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -11,7 +12,7 @@ import { Centrifuge as CentrifugeProtobuf } from 'centrifuge/build/protobuf';
 const nowhere = 'ws://localhost/';
 const codecs = { json: new Centrifuge(nowhere)._codec, protobuf: new CentrifugeProtobuf(nowhere)._codec };
 
-// Our answers to requests, a line each.
+// Returns our codec's answers to requests, one line each.
 function ask(...requests) {
   const input = requests.map((request) => JSON.stringify(request) + '\n').join('');
   const done = spawnSync(process.env.CODEC, { input, encoding: 'utf8', maxBuffer: 1 << 26, timeout: 20_000 });
@@ -21,7 +22,7 @@ function ask(...requests) {
 
 const base64 = (message) => Buffer.from(message).toString('base64');
 
-// What an SDK is given as data: values for JSON, bytes for Protobuf.
+// The form in which an SDK takes data: values for JSON, bytes for Protobuf.
 const data = { json: (value) => value, protobuf: (value) => Buffer.from(JSON.stringify(value)) };
 
 const connect = (data) => ({
@@ -61,7 +62,7 @@ const commands = (data) => [
   {},
 ];
 
-// All that a request can have, as zero.
+// All fields of each request, with their zero values.
 const zeros = {
   connect: { token: '', data: null, subs: {}, name: '', version: '', headers: {}, flag: 0 },
   subscribe: {
@@ -75,7 +76,8 @@ const zeros = {
   sub_refresh: { channel: '', token: '', type: 0 },
 };
 
-// What we have to have read of a command: fields that we don't know are gone, data are the text that was sent.
+// Returns what our codec must read from a command: without unknown fields, and with data as the
+// text that was sent.
 function expected(command) {
   const [name] = Object.keys(command).filter((key) => key !== 'id');
   return name === undefined ? {} : { id: command.id ?? 0, [name]: request(name, command[name]) };
@@ -86,7 +88,8 @@ function request(name, fields) {
   for (const key of Object.keys(known).filter((key) => key in fields)) {
     known[key] = key === 'data' ? JSON.stringify(fields.data) : fields[key];
   }
-  // Which publications pass: those without `k`, with `v`, with `12`, and with nothing in it.
+  // Whether the filter passes publications without `k`, and with `k` equal to `v`, `12` and an
+  // empty text.
   if (name === 'subscribe' && known.tf) known.tf = [false, true, false, false];
   for (const [channel, sub] of Object.entries(known.subs ?? {})) {
     known.subs = { ...known.subs, [channel]: { recover: false, offset: 0, epoch: '', ...sub } };
@@ -177,7 +180,7 @@ function decoded(name, encoding) {
   return codecs[encoding].decodeReplies(encoding === 'json' ? message : Buffer.from(message, 'base64'));
 }
 
-// A decoded message of Protobuf as plain values.
+// Converts a decoded Protobuf message to plain values.
 function plain(value) {
   if (value instanceof Uint8Array) {
     const text = Buffer.from(value).toString();
@@ -193,7 +196,7 @@ function plain(value) {
   return Object.fromEntries(Object.entries(value).map(([key, value]) => [key, plain(value)]));
 }
 
-// Without what Protobuf does not have: zeros, and lists and maps of nothing.
+// Removes the values that Protobuf does not encode: zeros, and empty lists and maps.
 function withoutZeros(value, key) {
   if (key === 'data' || value === null || typeof value !== 'object') return value;
   if (Array.isArray(value)) return value.map((value) => withoutZeros(value));
@@ -235,7 +238,7 @@ for (const [encoding, text] of [['json', (data) => data], ['protobuf', (data) =>
   });
 }
 
-// Numbers that are the same each time.
+// A random number generator that returns the same numbers in each run.
 function random(seed) {
   let state = seed;
   return (below) => {
@@ -248,7 +251,7 @@ test('the client applies our deltas correctly between any data', () => {
   const pick = random(7);
   const letters = Array.from('abcäöü€😀😁 {}":,0123456789');
   const text = (length) => Array.from({ length }, () => letters[pick(letters.length)]).join('');
-  // A text of which parts are taken out, replaced, and put elsewhere.
+  // Returns a text with parts removed, replaced and moved.
   const changed = (old) => {
     const parts = Array.from(old);
     for (let count = pick(5); count >= 0; count -= 1) {
@@ -270,7 +273,7 @@ test('the client applies our deltas correctly between any data', () => {
     applied += 1;
     const delta = Buffer.from(deltas[number], 'base64');
     assert.ok(delta.length < Buffer.byteLength(fresh));
-    // As it comes in JSON: a string, so it has to be text.
+    // In JSON a delta is a string, so it has to be valid text.
     const json = codecs.json.applyDeltaIfNeeded({ delta: true, data: new TextDecoder('utf-8', { fatal: true }).decode(delta) }, Buffer.from(old));
     assert.equal(json.newData, JSON.parse(fresh));
     const protobuf = codecs.protobuf.applyDeltaIfNeeded({ delta: true, data: new Uint8Array(delta) }, new Uint8Array(Buffer.from(old)));

@@ -1,4 +1,4 @@
-// As much of a browser's EventSource as the SDK needs; Node has none.
+// The part of a browser's EventSource that the SDK needs, since Node has none.
 
 export class EventSource {
   constructor(url) {

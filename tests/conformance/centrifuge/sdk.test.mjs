@@ -1,4 +1,5 @@
-// Centrifugo's public JavaScript client, as it is, on a real server. VECHE_BIN is the server's program.
+// Centrifugo's public JavaScript client, unmodified, on a real server. VECHE_BIN is the server's
+// program.
 
 import assert from 'node:assert/strict';
 import test, { after, before, describe } from 'node:test';
@@ -166,12 +167,12 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
         assert.equal(publication.offset, 1);
         assert.deepEqual([publication.info.user, publication.info.client], ['ann', context.client]);
       }
-      // The back end too.
+      // A publication of the back end arrives too.
       const told = next(hears, 'publication');
       await server.publish(channel, ['from', 'behind']);
       const publication = await told;
       assert.deepEqual([unwrap(publication.data), publication.offset, publication.info], [['from', 'behind'], 2, undefined]);
-      // History, which says where the stream is.
+      // The history contains the position of the stream.
       const history = await hears.history({ limit: 10 });
       assert.deepEqual(history.publications.map(({ data }) => unwrap(data)), [{ text: 'hello' }, ['from', 'behind']]);
       assert.deepEqual(history.publications.map(({ offset }) => offset), [1, 2]);
@@ -182,7 +183,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       const rest = await hears.history({ limit: -1, since: { offset: 1, epoch } });
       assert.deepEqual(rest.publications.map(({ offset }) => offset), [2]);
       await assert.rejects(hears.history({ since: { offset: 1, epoch: 'other' } }), { code: 112 });
-      // Unsubscribed, nothing is heard any more.
+      // After unsubscribing, the client receives no publications.
       hears.on('publication', () => assert.fail('unsubscribed'));
       hears.unsubscribe();
       const last = next(subscription, 'publication');
@@ -215,9 +216,10 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
         await server.publish(channel, 5);
         await until('all of them', () => heard.length === 5);
         assert.deepEqual(heard, [1, 2, 3, 4, 5]);
-        // The user's own channel is the server's to subscribe, and recovers as well.
+        // The server subscribes the client to the user's personal channel, which is recovered as
+        // well.
         assert.deepEqual(own, [['#eve', ['yours']]]);
-        // Too much for the history.
+        // More publications are missed than the history keeps.
         const gap = next(client, 'connecting');
         way.cut();
         await gap;
@@ -265,7 +267,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
           [subscription.deltaStats().numFullPayloads, subscription.deltaStats().numDeltaPayloads],
           [2, 6],
         );
-        // Text, unstored publications, and those after them.
+        // A text, a publication that is not stored, and publications after it.
         await server.publish(channel, 'a text');
         await server.api('publish', { channel, data: state(9), skip_history: true });
         await server.publish(channel, state(10));
@@ -441,7 +443,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       assert.equal(await refused({ token: 'no token' }), 3500);
       assert.equal(await refused({ token: token({ sub: 'tom', exp: inSeconds(60), channel: 'closed:1' }) }), 3500);
       assert.equal(await refused({}), 101);
-      // One that is over makes the client ask for another.
+      // An expired token makes the client request another one.
       const late = open('/tokens/websocket', {
         token: token({ sub: 'tom', exp: inSeconds(-60) }),
         getToken: async () => token({ sub: 'tom', exp: inSeconds(60) }),

@@ -1,4 +1,5 @@
-// A Veche of the tests' own: a configuration in a scratch folder, free ports, started and stopped around the tests.
+// Starts and stops a Veche server for the tests, with a configuration in a temporary folder and on
+// free ports.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -25,7 +26,7 @@ async function freePorts(count) {
   return ports;
 }
 
-// `config` gets the listeners in front; `{folder}` in it is the scratch folder.
+// The listeners are put in front of `config`; `{folder}` in it is replaced by the temporary folder.
 export async function start(config, files = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'veche-centrifuge-'));
   const [port, internal] = await freePorts(2);
@@ -76,7 +77,7 @@ export async function start(config, files = {}) {
   throw new Error('veche did not start in time');
 }
 
-// A token that the server's key has signed.
+// Returns a token signed with the server's key.
 export function token(claims) {
   const encode = (value) => Buffer.from(JSON.stringify(value)).toString('base64url');
   const message = `${encode({ alg: 'HS256', typ: 'JWT' })}.${encode(claims)}`;
@@ -85,7 +86,7 @@ export function token(claims) {
 
 export const inSeconds = (seconds) => Math.floor(Date.now() / 1000) + seconds;
 
-// What lies between a client and the server, and can be cut.
+// A relay between a client and the server, whose connections can be cut.
 export async function tunnel(port) {
   const pairs = new Set();
   let isOpen = true;
@@ -133,7 +134,7 @@ export function next(emitter, event, ms = 10_000) {
   });
 }
 
-// Until the condition holds.
+// Waits until the condition holds.
 export async function until(what, is, ms = 10_000) {
   const end = Date.now() + ms;
   while (!(await is())) {

@@ -1,5 +1,6 @@
-//! The peer fastwebsockets, upgraded from hyper 1 on a single-threaded tokio runtime, a task per connection: an echo at
-//! any path and a short body for plain GET. `veche-bench-fastwebsockets PORT`.
+//! The peer fastwebsockets, upgraded from hyper 1 on a single-threaded tokio runtime with a task
+//! per connection. It echoes at any path and answers plain GET with a short body.
+//! `veche-bench-fastwebsockets PORT`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -40,7 +41,8 @@ async fn serve(address: SocketAddr) -> Result<(), Failure> {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .serve_connection(io, service_fn(answer));
-            // The load generator ends by closing connections in the middle.
+            // The load generator finally closes connections without a close handshake, so errors
+            // are ignored.
             let _ = connection.with_upgrades().await;
         });
     }
@@ -63,7 +65,7 @@ async fn answer(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>,
 async fn echo(socket: UpgradeFut) -> Result<(), WebSocketError> {
     let mut socket = FragmentCollector::new(socket.await?);
     loop {
-        // Pings and closes are answered inside.
+        // `read_frame` answers pings and close frames itself.
         let frame = socket.read_frame().await?;
         match frame.opcode {
             OpCode::Text | OpCode::Binary => socket.write_frame(frame).await?,

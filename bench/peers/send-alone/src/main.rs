@@ -1,9 +1,10 @@
-//! The yardstick of the push and fan-out scenarios: a server that reads lines and makes one `send` for each delivery.
-//! It knows no users, channels or JSON, and it neither queues nor coalesces.
+//! The yardstick of the push and fan-out scenarios: a server that reads lines and makes one `send`
+//! for each delivery. It knows no users, channels or JSON, and it neither queues nor coalesces.
 //!
-//! `veche-bench-send-alone ADDRESS PUBLISH`: receivers connect to ADDRESS, with a target that ends in their number;
-//! publishers write lines to PUBLISH. `NUMBER MESSAGE` goes to one receiver, `* MESSAGE` to all. It serves the receivers
-//! that are there when the publisher comes, and forgets them when that one has gone.
+//! `veche-bench-send-alone ADDRESS PUBLISH`: receivers connect to ADDRESS with a request target
+//! that ends in their number; publishers write lines to PUBLISH. `NUMBER MESSAGE` goes to one
+//! receiver, `* MESSAGE` to all. When a publisher connects, the server serves the receivers
+//! connected by then, and drops them when the publisher disconnects.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -26,7 +27,7 @@ const READ_BYTES: usize = 64 << 10;
 
 struct Publisher {
     socket: TcpStream,
-    /// The received part of a line.
+    /// The beginning of a line that is not complete yet.
     rest: Vec<u8>,
 }
 
@@ -97,7 +98,7 @@ fn serve(receivers_at: SocketAddr, publishers_at: SocketAddr) -> anyhow::Result<
     }
 }
 
-/// Sends data received from a publisher. Returns whether it is still connected.
+/// Delivers the data received from a publisher. Returns whether the publisher is still connected.
 fn publish(
     from: &mut Publisher,
     receivers: &[Option<TcpStream>],
@@ -181,7 +182,7 @@ fn accept(listener: &TcpListener, receivers: &mut Vec<Option<TcpStream>>) -> any
     while !head.ends_with(b"\r\n\r\n") {
         let count = socket.read(&mut part)?;
         if count == 0 {
-            // A probe that only checks whether this server is running.
+            // A probe that only checks whether this server runs, and sends no request.
             return Ok(true);
         }
         head.extend_from_slice(&part[..count]);

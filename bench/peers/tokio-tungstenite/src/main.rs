@@ -9,8 +9,8 @@ use tokio_tungstenite::accept_async_with_config;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-/// The library allocates it at once for every connection and says to choose it smaller than its 128 KiB where there
-/// are many; the largest message that is timed still fits.
+/// The library allocates this buffer for every connection at once, and recommends less than its
+/// default of 128 KiB for many connections. The largest measured message fits.
 const READ_BUFFER_BYTES: usize = 16 << 10;
 
 type Failure = Box<dyn std::error::Error>;
@@ -35,7 +35,8 @@ async fn serve(address: SocketAddr) -> Result<(), Failure> {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         tokio::spawn(async move {
-            // The load generator ends by closing connections in the middle.
+            // The load generator finally closes connections without a close handshake, so errors
+            // are ignored.
             let _ = echo(stream).await;
         });
     }
@@ -45,7 +46,7 @@ async fn echo(stream: TcpStream) -> Result<(), Error> {
     let config = WebSocketConfig::default().read_buffer_size(READ_BUFFER_BYTES);
     let mut socket = accept_async_with_config(stream, Some(config)).await?;
     while let Some(message) = socket.next().await {
-        // Pings and closes are answered inside.
+        // The library answers pings and close frames itself.
         let message = message?;
         if message.is_text() || message.is_binary() {
             socket.send(message).await?;

@@ -150,8 +150,8 @@ impl Loader {
         reading.channel.publications.push(publication);
     }
 
-    /// Discards an unreadable publication and the earlier ones of its stream: those after a gap form a complete
-    /// history, those before it do not.
+    /// Discards an unreadable publication and all earlier ones of its stream, since only the
+    /// publications after a gap form a complete history.
     fn lose(&mut self, number: u64, stream: u64) {
         self.index.skip_to(number);
         self.lost.push(number);

@@ -217,7 +217,7 @@ pub(crate) fn published(
     }
 }
 
-/// Returns batch `number` of a worker, which depends only on these and the model before it. It contains a publication
+/// Returns batch `number` of a worker. It depends only on the arguments, and contains a publication
 /// whose offset is the batch's number.
 pub(crate) fn batch(worker: u32, number: u64, before: &Model) -> Vec<ArchiveRecord> {
     let mut random = fastrand::Rng::with_seed(u64::from(worker) << 32 | number);

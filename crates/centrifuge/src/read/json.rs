@@ -15,7 +15,7 @@ use crate::{
     StreamPosition,
 };
 
-/// The rest of a message.
+/// The commands of a message that are not decoded yet.
 pub(super) type JsonStream<'a> =
     serde_json::StreamDeserializer<'a, serde_json::de::StrRead<'a>, CommandBuilder<'a>>;
 
@@ -223,7 +223,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// The entries of an object in order. One entry beyond the limit is kept, by which the caller detects the excess.
+/// The entries of an object in order. One entry beyond the limit is kept, so that the caller
+/// detects the excess.
 struct Entries<'a, V>(Vec<(Cow<'a, str>, V)>);
 
 impl<V> Default for Entries<'_, V> {

@@ -1,5 +1,5 @@
-//! The Protobuf wire format: numbers, and length-prefixed bytes. Claimed lengths allocate nothing, and nothing is
-//! nested here: the caller decodes the bytes of a field.
+//! The Protobuf wire format: numbers, and length-prefixed bytes. A claimed length allocates
+//! nothing, and nothing is decoded recursively: the caller decodes the bytes of a field.
 
 use crate::MalformedMessage;
 
@@ -139,7 +139,7 @@ mod tests {
             &[0x88, 0x80, 0x80, 0x80, 0x10, 0],
             Err(MalformedMessage::Protobuf),
         );
-        // Lengths beyond the end, up to the largest.
+        // Lengths beyond the end of the input, up to the largest possible one.
         check(&[0x12, 0x03, b'h', b'i'], Err(MalformedMessage::Truncated));
         let mut wire = [0xff; 11];
         wire[0] = 0x12;

@@ -116,7 +116,7 @@ struct Object<'o> {
 }
 
 impl Object<'_> {
-    /// Names are the protocol's and need no escapes.
+    /// Writes a name defined by the protocol, which needs no escapes.
     fn name(&mut self, name: &'static str) {
         self.separate();
         self.out.push(b'"');

@@ -99,8 +99,8 @@ impl Encoding {
     }
 }
 
-/// Appends a reply up to the place of its elements, which is the first occurrence of `none`, an empty list or object;
-/// returns the rest.
+/// Splits an encoded reply where its elements belong: appends the first part and returns the rest.
+/// `none` is the encoding of the empty list or object of elements.
 fn split(out: &mut Vec<u8>, reply: &Reply<'_>, none: &[u8; 2]) -> Vec<u8> {
     let start = out.len();
     json::message(out, reply);

@@ -27,8 +27,9 @@ pub(super) fn count(fields: impl FnOnce(&mut Counting)) -> usize {
     counted.bytes
 }
 
-/// Appends the beginning of a reply, up to the first field of its result. The caller then appends `more` bytes of
-/// fields, and last the returned bytes: the other fields of the result.
+/// Appends the beginning of a reply, up to the first field of its result. The caller then appends
+/// `more` bytes of fields, and finally the returned bytes, which are the other fields of the
+/// result.
 pub(super) fn open(
     out: &mut Vec<u8>,
     id: u32,

@@ -1,6 +1,7 @@
 //! A decoder of Fossil's format for tests, as in clients.
 
-/// Applies a delta like clients, by the format's description, but more strictly.
+/// Applies a delta as the format's description requires, but rejects more invalid deltas than
+/// clients do.
 pub(crate) fn applied(old: &[u8], delta: &[u8]) -> Result<Vec<u8>, &'static str> {
     let mut rest = delta;
     let size = number(&mut rest)?;

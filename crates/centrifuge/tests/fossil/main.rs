@@ -63,7 +63,7 @@ fn a_delta_larger_than_the_data_is_omitted() {
 
 #[test]
 fn no_character_is_cut_in_two() {
-    // The same first byte, the same last byte, and both.
+    // Pairs of characters that share leading bytes, trailing bytes, or both.
     for (old, new) in [
         ("ä", "ö"),
         ("é", "ɩ"),
@@ -80,7 +80,7 @@ fn no_character_is_cut_in_two() {
     }
 }
 
-/// Would take long if comparisons were unbounded.
+/// This takes long unless the number of comparisons is bounded.
 #[test]
 fn the_same_over_and_over_costs_little() {
     let same = vec![b'a'; DELTA_BYTES_MAX];
@@ -95,7 +95,7 @@ fn the_same_over_and_over_costs_little() {
     assert!(check(&broken, &shifted).expect("the same but for its ends") < 1_000);
 }
 
-/// Data, and others assembled from parts of them.
+/// Generates data, and other data assembled from parts of it.
 fn related() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let piece = prop_oneof![
         3 => (any::<prop::sample::Index>(), 0..200_usize).prop_map(|(at, count)| Err((at, count))),
@@ -122,7 +122,7 @@ fn related() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     })
 }
 
-/// Texts with much in common, differing in characters of every length.
+/// Generates pairs of similar texts that differ in characters of one to four bytes.
 fn texts() -> impl Strategy<Value = (String, String)> {
     let part = "[aé€😀😁ɩ]{0,3}[a-c ]{0,24}";
     prop::collection::vec((part, part, any::<bool>()), 1..12).prop_map(|parts| {

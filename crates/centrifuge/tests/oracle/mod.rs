@@ -1,5 +1,5 @@
-//! The messages of the protocol defined for independent implementations: prost for Protobuf, serde_json for JSON.
-//! Unknown fields are errors.
+//! A second definition of the protocol's messages, for independent implementations: prost for
+//! Protobuf, serde_json for JSON. Unknown fields are errors.
 
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 

@@ -7,7 +7,7 @@ use crate::acme::{AcmeCertificate, AcmeConfig};
 use crate::names::{parse_host, parse_url};
 use crate::raw::RawTable;
 
-/// The most names of one certificate; authorities reject more.
+/// Maximum number of names of one certificate; authorities reject more.
 const NAMES_MAX: usize = 100;
 
 /// The port that authorities connect to (RFC 8737 section 3).

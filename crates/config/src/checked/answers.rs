@@ -7,10 +7,11 @@ use super::Checker;
 use crate::raw::RawTable;
 use crate::value::DirectiveValue;
 
-/// The most headers that a route can add.
+/// Maximum number of headers that a route can add.
 const HEADERS_MAX: usize = 32;
 
-/// The most bytes of the names and values of these headers together, since they are sent with each response.
+/// Maximum total length of the names and values of these headers in bytes, since every response
+/// contains them.
 const HEADERS_BYTES_MAX: usize = 16 << 10;
 
 impl Checker<'_> {

@@ -16,14 +16,15 @@ use crate::value::DirectiveValue;
 #[derive(Default)]
 pub(super) struct CheckedApps {
     list: Vec<CheckedApp>,
-    /// Whether an `[[app]]` has no valid name. A route that names an unknown app may refer to it.
+    /// Whether an `[[app]]` has no valid name. An unknown app in a route is then no error, since
+    /// the route may refer to that `[[app]]`.
     some_nameless: bool,
 }
 
 struct CheckedApp {
     /// The position at which the app is first mentioned.
     at: Option<usize>,
-    /// `None` for the script of a route, and for invalid names.
+    /// The name of the `[[app]]`; `None` for the script of a route, and for invalid names.
     name: Option<String>,
     /// The number of the route that names the script, from 1.
     route: Option<usize>,

@@ -18,7 +18,7 @@ use crate::value::DirectiveValue;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MYSQL_PORT: u16 = 3306;
 
-/// The most messages that wait in a subscription.
+/// Maximum number of queued messages of a subscription.
 const QUEUE: usize = 10_000;
 
 /// A database as described by its URL.

@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
 
-/// The longest prefix, in bytes.
+/// Maximum length of the prefix in bytes.
 const PREFIX_BYTES_MAX: usize = 64;
 
 impl Checker<'_> {

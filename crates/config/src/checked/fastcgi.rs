@@ -14,10 +14,10 @@ use crate::raw::RawTable;
 use crate::secret::{SecretSource, SecretValue};
 use crate::types::{AppConfig, Fastcgi};
 
-/// Directives without a default that only scripts in Lua have.
+/// Directives without a default that apply only to Lua scripts.
 const OF_LUA: [&str; 1] = ["files"];
 
-/// Directives without a default that only scripts behind FastCGI have.
+/// Directives without a default that apply only to scripts behind FastCGI.
 pub(super) const OF_FASTCGI: [&str; 3] = ["address", "api_url", "api_key_file"];
 
 /// The events that a script may handle.

@@ -21,7 +21,7 @@ impl Checker<'_> {
         namespaces: impl Iterator<Item = (&'t RawTable, &'t Option<NamespaceConfig>)>,
         routes: &[Option<RouteConfig>],
     ) -> Option<HooksConfig> {
-        // A route with a problem may be meant to have a hook.
+        // A route with a problem counts as one with an app, since an app may be what was meant.
         let mut all = routes.iter().map(Option::as_ref);
         let has_app = all.any(|route| route.is_none_or(is_decided_by_app));
         self.channel_hooks(table, namespaces, has_app, routes);
@@ -149,7 +149,8 @@ impl Checker<'_> {
         is_sound.then_some(hooks)
     }
 
-    /// Checks that channels with hooks have a hook to call, and the other way round.
+    /// Checks that namespaces with `"hook"` have a hook to call, and that every hook is used by a
+    /// namespace.
     fn channel_hooks<'t>(
         &mut self,
         table: &RawTable,

@@ -35,7 +35,7 @@ impl Checker<'_> {
         names.collect()
     }
 
-    /// Checks that the history budgets of namespaces fit into that of all channels.
+    /// Checks that the history budgets of namespaces fit into the history limit of all channels.
     pub(super) fn budgets<'t>(
         &mut self,
         limits: &LimitsConfig,

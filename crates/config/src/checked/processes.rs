@@ -8,10 +8,10 @@ use crate::raw::RawTable;
 use crate::types::{AppConfig, Processes};
 use crate::value::DirectiveValue;
 
-/// Directives without a default that only scripts in Lua have.
+/// Directives without a default that apply only to Lua scripts.
 const OF_LUA: [&str; 1] = ["script"];
 
-/// Directives without a default that only applications in worker processes have.
+/// Directives without a default that apply only to applications in worker processes.
 pub(super) const OF_PROCESSES: [&str; 4] = ["command", "group", "user", "watch"];
 
 impl Checker<'_> {

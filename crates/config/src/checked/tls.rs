@@ -7,7 +7,7 @@ use crate::raw::RawTable;
 use crate::types::{CertificateOrigin, ClientCertificates, ListenerTls, PairFiles};
 use crate::value::{CertificateSource, DirectiveValue};
 
-/// The remaining validity of a certificate in days below which there is a warning.
+/// A certificate that expires within this number of days causes a warning.
 pub const EXPIRY_WARNING_DAYS: i64 = 14;
 
 const DAY_S: i64 = 24 * 60 * 60;

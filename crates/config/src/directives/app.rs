@@ -1,4 +1,5 @@
-//! The directives of `[[app]]`, some of which services and routes with their own script have too.
+//! The directives of `[[app]]`. Some of them also apply to services and to routes with their own
+//! script.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ pub(super) static JWT: &[Directive] = &keys_and_rules(Section::Jwt);
 
 pub(super) static SUBSCRIPTION_JWT: &[Directive] = &keys_and_rules(Section::SubscriptionJwt);
 
-/// Not a row of `[subscription_jwt]`: only connection tokens are read from requests.
+/// These rows are not in `[subscription_jwt]`, since only connection tokens are read from requests.
 pub(super) static JWT_PLACES: &[Directive] = &[Section::Jwt.row(
     "token",
     DirectiveKind::List {

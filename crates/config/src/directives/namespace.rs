@@ -3,7 +3,7 @@
 use super::row::{DefaultValue, Directive, Section, seconds};
 use crate::value::DirectiveKind;
 
-/// The most publications in the history of one channel.
+/// Maximum number of publications in the history of one channel.
 const SIZE_MAX: u64 = 1_000_000;
 
 /// The value kind of history durations.

@@ -224,7 +224,8 @@ pub(crate) struct Directive {
     pub name: &'static str,
     pub kind: DirectiveKind,
     pub default: DefaultValue,
-    /// For `[[route]]`: the handlers to which it applies, see [`Directive::handlers`]; empty for all.
+    /// For directives of `[[route]]`: the handlers that use the directive, see
+    /// [`Directive::handlers`]; empty for all.
     pub handlers: &'static [&'static str],
     pub change: ReloadEffect,
     /// The description, one paragraph of Markdown.
@@ -333,16 +334,16 @@ pub(crate) static HANDLERS: [&str; PROTOCOLS.len() + OTHER_HANDLERS.len()] = {
     all
 };
 
-/// Stands for each client protocol in a directive's list of handlers.
+/// A placeholder for all client protocols in a directive's list of handlers.
 const EACH_PROTOCOL: &str = "each protocol";
-/// Stands for each client protocol that has the directive among its options.
+/// A placeholder for the client protocols that have the directive among their options.
 const ITS_PROTOCOLS: &str = "protocols with this option";
 
 /// Handlers that open WebSockets.
 pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua", "app"];
-/// An application, and client protocols with this option.
+/// Applications, and client protocols that have the directive among their options.
 pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua", "app"];
-/// Client protocols with this option alone.
+/// Only client protocols that have the directive among their options.
 pub(crate) const PROTOCOL_HANDLERS: &[&str] = &[ITS_PROTOCOLS];
 /// The values of `role`.
 pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];

@@ -4,7 +4,7 @@ use super::app::{CPU_BUDGET, MEMORY, SCRIPT};
 use super::row::{DefaultValue, Directive, Section};
 use crate::value::DirectiveKind;
 
-/// The most instances of one service.
+/// Maximum number of instances of one service.
 pub(super) const INSTANCES_MAX: u64 = 1024;
 
 pub(super) static SERVICE: &[Directive] = &[

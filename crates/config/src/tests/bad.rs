@@ -595,7 +595,7 @@ fn apps() {
             "11:1: options: with \"app\" it belongs in [[app]]",
         ],
     );
-    // A problem of an app is reported once, and not again by what refers to it.
+    // A problem of an app is reported once, and not again where the app is referred to.
     led(
         "[[app]]\nscript = \"nowhere.lua\"\n",
         "app = \"chat\"",

@@ -320,7 +320,7 @@ fn the_library_is_looked_for_once() {
     assert!(missing.contains("does not exist"), "{missing}");
     assert_eq!(count.get(), 0);
     for _ in 0..3 {
-        // Any file that is on every machine.
+        // A file that exists on every machine stands for the rules.
         assert_eq!(judged("/etc/passwd"), Err("no library".to_owned()));
     }
     assert_eq!(count.get(), 1);

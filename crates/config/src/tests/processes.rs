@@ -1,4 +1,4 @@
-//! `[[app]]` in worker processes: their account, and the sandbox beside them.
+//! `[[app]]` in worker processes: their account, also if the server is sandboxed.
 
 use super::bad::says_after_listen;
 use super::{LISTEN, good};

@@ -172,7 +172,7 @@ fn users_by_their_certificates() {
     assert_eq!(identity.to_string(), "mtls:email");
 }
 
-/// The risks of plain listeners do not exist where clients show certificates.
+/// A listener for back ends needs no keys if clients have to present certificates.
 #[test]
 fn client_certificates_replace_api_keys() {
     let internal =
@@ -188,7 +188,7 @@ fn client_certificates_replace_api_keys() {
     assert_eq!(required.warnings, []);
 }
 
-/// A reload may change TLS, but not which listeners there are.
+/// A reload may change TLS settings, but not the set of listeners.
 #[test]
 fn a_reload_takes_tls_over() {
     let plain = good(&listener(""));
@@ -243,7 +243,8 @@ fn certificates_that_are_ordered() {
     };
     assert_ne!(one.file, other.file);
 
-    // Without the section the authority is Let's Encrypt, and there is a warning where it can't connect.
+    // Without an `[acme]` section the authority is Let's Encrypt. A listener that it can't connect
+    // to causes a warning.
     let config = good(
         "[[listen]]\naddress = \"0.0.0.0:8443\"\nallow = [\"10.0.0.0/8\"]\ntls = { acme = [\"a.example\"] }",
     );

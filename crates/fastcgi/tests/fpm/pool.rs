@@ -9,7 +9,7 @@ use crate::fpm::Fpm;
 use crate::now::now;
 use crate::support::{CHILDREN, KEPT, LIMITS, start};
 
-/// Sends one request per process at once, each of that duration.
+/// Occupies all processes: sends one request per process at the same time, each of this duration.
 async fn all_busy(fpm: &Fpm, client: &Client, ms: &str) {
     let requests = (0..CHILDREN).map(|_| fpm.ask(client, "sleep", ms.as_bytes()));
     let mut requests: Vec<_> = requests.map(Box::pin).collect();

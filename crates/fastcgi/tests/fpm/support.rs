@@ -45,7 +45,8 @@ switch ($_SERVER['X_DO'] ?? '') {
 const EAGER: &str =
     "<?php echo str_repeat('y', 4 << 20); flush(); echo strlen(file_get_contents('php://input'));";
 
-/// Starts a php-fpm whose pool has these lines too; `None` if php-fpm is not installed, which it prints.
+/// Starts a php-fpm with `pool` as additional lines of its pool configuration. If php-fpm is not
+/// installed, reports the test as skipped and returns `None`.
 pub(crate) fn start(name: &str, pool: &str) -> Option<Fpm> {
     let fpm = Fpm::start(&format!("client-{name}"), pool);
     match &fpm {

@@ -1,8 +1,9 @@
 //! The admin page: its files are public, its calls below `api/` need one of its keys.
 //!
-//! It serves the methods of the back end's API and returns [views](AdminView) of the process. A page of another site
-//! can call neither: it has no key, can't set the header that carries one, and its requests are recognised by the
-//! `Origin` and `Sec-Fetch-Site` headers that browsers add. The content of the views is produced by
+//! It serves the methods of the back end's API and returns [views](AdminView) of the process. A
+//! page of another site can use neither methods nor views: it has no key, can't set the header that
+//! carries one, and its requests are recognised by the `Origin` and `Sec-Fetch-Site` headers that
+//! browsers add. The content of the views is produced by
 //! [`ProcessServices`](crate::ProcessServices).
 
 use std::net::IpAddr;

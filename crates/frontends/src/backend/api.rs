@@ -1,8 +1,8 @@
 //! The back end's HTTP API: calls by path, their authorisation and responses.
 //!
 //! Publishing is implemented in [`backend`](crate::backend). Responses are `{"result":{…}}` or
-//! `{"error":{"code","message"}}`, both with status 200. A caller that wants errors to have an HTTP status of their
-//! own requests it with the header `X-Centrifugo-Error-Mode`.
+//! `{"error":{"code","message"}}`, both with status 200. With the header `X-Centrifugo-Error-Mode`
+//! a caller requests HTTP error statuses for errors.
 
 mod answers;
 mod batch;

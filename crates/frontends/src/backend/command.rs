@@ -46,7 +46,7 @@ const TAGS_BYTES_MAX: usize = 4096;
 
 /// A JSON string, borrowed unless it has escapes.
 ///
-/// It is a type of its own since serde would derive an owned `Cow` inside an `Option`.
+/// It is a separate type because serde would derive an owned `Cow` inside an `Option`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JsonText<'a>(pub Cow<'a, str>);
 
@@ -69,8 +69,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
     }
 }
 
-/// The JSON object of a command. Unknown keys are errors, since a command without one of its options would have
-/// another effect than requested.
+/// The JSON object of a command. Unknown keys are errors, since ignoring an option could change the
+/// effect of the command.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire<'a> {
@@ -128,7 +128,7 @@ pub enum PublishTarget<'a> {
 }
 
 impl PublishTarget<'_> {
-    /// Returns the number of users or channels; each of them receives a publication of its own.
+    /// Returns the number of users or channels; each of them receives a separate publication.
     pub(crate) fn count(&self) -> u64 {
         match self {
             Self::User(_) | Self::Channel(_) => 1,

@@ -424,7 +424,7 @@ impl Backend {
         }
     }
 
-    /// Publishes to the targets that waited for credit; returns whether none is left.
+    /// Publishes to the targets that waited for credit. Returns whether no target is left.
     pub fn resume(&mut self, session: ConnectionId, shared: &mut Context) -> bool {
         let Some(mut job) = self.unfinished.take() else {
             return true;
@@ -496,7 +496,7 @@ impl Backend {
                 if let ExchangeState::Disconnected(all) = &mut exchange.content {
                     *all = connections;
                 }
-                // Some of these answers may have arrived before their number: they are subtracted already.
+                // Answers that arrived before this number are already subtracted from `open`.
                 exchange.open = exchange.open.wrapping_sub(UNCOUNTED).wrapping_add(open);
                 return;
             }
@@ -649,7 +649,8 @@ impl Backend {
         CommandProgress::Unfinished
     }
 
-    /// Publishes to the remaining targets until credit is lacking; returns whether none is left.
+    /// Publishes to the remaining targets until credit is used up. Returns whether no target is
+    /// left.
     fn advance(
         &mut self,
         job: &mut UnfinishedPublish,

@@ -7,7 +7,8 @@ use crate::context::step::WaitReason;
 use crate::context::worker_context::Context;
 
 impl Connection {
-    /// Ends the connection if its endless response is complete, and sets the next deadline.
+    /// Ends the connection after the final chunk of an endless response, and sets the next
+    /// deadline.
     pub(super) fn settle_deadline(&mut self, id: ConnectionId, shared: &mut Context) {
         if let Stage::Socket(socket) = &self.stage
             && socket.is_closing()

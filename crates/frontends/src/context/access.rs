@@ -40,7 +40,7 @@ fn contains(networks: &[IpNet], address: IpAddr) -> bool {
 pub struct ListenerAccess {
     /// Rules for the address of the client, or of the proxy in front of it.
     pub networks: NetworkRules,
-    /// Networks of proxies whose client addresses are trusted.
+    /// Networks of proxies that are trusted to send the addresses of their clients.
     pub trusted_proxies: Vec<IpNet>,
     /// The header that contains the client's address.
     pub client_address: ClientAddress,
@@ -80,8 +80,8 @@ impl ListenerAccess {
         self.client_address.read(peer, head, &trusts)
     }
 
-    /// Returns whether the host name in `Host` is accepted. Any name is accepted from a trusted proxy on a loopback
-    /// listener, since the proxy passes on its own public names.
+    /// Returns whether the host name in `Host` is accepted. A loopback listener accepts any name
+    /// from a trusted proxy, since the proxy passes on its public host names.
     pub fn answers_to(&self, peer: IpAddr, host: &str) -> bool {
         self.hosts.contain(host) || (self.hosts == Hosts::Loopback && self.trusts(peer))
     }
@@ -227,8 +227,9 @@ mod tests {
         };
         let plain = access(false, Hosts::Loopback);
         let strict = access(true, Hosts::Listed(vec!["a".into()]));
-        // Expected results for each peer: is trusted; may send a PROXY header, on the plain and on the strict
-        // listener; may connect; unknown host name is accepted, on the plain and on the strict listener.
+        // For each peer, whether it: is trusted; may send a PROXY header to the plain and to the
+        // strict listener; may connect; may use an unknown host name on the plain and on the strict
+        // listener.
         for (peer, expected) in [
             ("192.0.2.7", [true, true, true, true, true, false]),
             ("::ffff:192.0.2.7", [true, true, true, true, true, false]),

@@ -16,7 +16,8 @@ pub use crate::context::apps::{AppProgress, Apps};
 /// Maximum number of messages of one session that are queued while its handler is suspended; further input waits.
 pub const QUEUED_MESSAGES_MAX: usize = 16;
 
-/// Total size of queued messages, in bytes, from which on input waits. The queue may exceed it by one message.
+/// Total size of queued messages, in bytes, at which further input starts to wait. The last queued
+/// message may exceed it.
 pub const QUEUED_BYTES_HIGH: usize = 64 << 10;
 
 /// A result that is available immediately or later.
@@ -37,7 +38,7 @@ pub enum HandshakeDecision {
         /// The user; `None` keeps that of the route's identity. Has to be a [valid
         /// user](crate::context::identity::is_valid_user).
         user: Option<String>,
-        /// The subprotocol for the 101, one of those offered.
+        /// The subprotocol of the 101 response, one of those that the client offered.
         protocol: Option<String>,
     },
     /// The server responds with this instead of 101. The connection stays open for another request.

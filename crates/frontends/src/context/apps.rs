@@ -1,8 +1,9 @@
 //! The trait by which connections call the applications of their worker.
 //!
-//! It knows no script, VM or coroutine: the product implements it with Lua, tests with a few lines of Rust. During a
-//! call an application acts through the context: it sends messages to outboxes and publications to the hub, and adds
-//! disconnects to the requests. No method calls back into a connection.
+//! It knows no script, VM or coroutine: the server implements it with Lua, tests with a few lines
+//! of Rust. During a call an application acts through the context: it sends messages to outboxes
+//! and publications to the hub, and adds disconnects to the requests. No method calls back into a
+//! connection.
 
 use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
@@ -111,8 +112,8 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> MaybeDeferred<AppResponse>;
 
-    /// Handles that the outbox has room again for a response in parts. Called once, even if several parts had asked
-    /// for it.
+    /// Handles that the outbox has room again for a response in parts. Called once, even if several
+    /// parts requested the call.
     fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
     /// Handles the opening of a connection that this application dialed: the first call for its id. Later calls are

@@ -53,7 +53,7 @@ pub struct ConnectionLimits {
     /// Time without a message in either direction on an open session; 0: unlimited, as long as the client answers
     /// pings.
     pub session_idle_timeout_ms: u64,
-    /// Time without sending progress while bytes are unsent.
+    /// Time without progress in sending while bytes are unsent.
     pub write_timeout_ms: u64,
     /// Time without input on an open session after which a ping is sent; 0: never.
     pub ping_interval_ms: u64,
@@ -138,9 +138,9 @@ impl std::fmt::Debug for ApiKey {
 impl FrontendConfig {
     /// Returns the caller of the API that the request's key identifies; `None` without a valid key.
     ///
-    /// Every key is compared in constant time. If no keys are configured, the listener is on loopback, and any
-    /// program may call except browsers: a call by a page is recognised by headers that browsers add and pages can't
-    /// suppress.
+    /// Every key is compared in constant time. If no keys are configured, the listener is on
+    /// loopback, and any program except a browser may call. A call by a page is recognised by
+    /// headers that browsers add and pages can't suppress.
     pub fn publisher(&self, head: &http::Head<'_>) -> Option<PublisherKey> {
         if self.api_keys.is_empty() {
             let is_page = head.header_bytes("origin").is_some()

@@ -151,8 +151,8 @@ pub struct HookTargets {
     app: Option<(HookTarget, Arc<HookKinds>)>,
     /// Lower-case names of the handshake's headers that are included in requests.
     pub headers: Vec<String>,
-    /// Those of `headers` that a client may instead send in its connect command, since pages can't set headers of a
-    /// WebSocket. A header of the handshake takes precedence.
+    /// The subset of `headers` that a client may send in its connect command instead, since pages
+    /// can't set headers of a WebSocket. A header of the handshake takes precedence.
     pub emulated: Vec<String>,
 }
 

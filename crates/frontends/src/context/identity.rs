@@ -308,7 +308,7 @@ fn authenticate(identity_result: IdentityResult) -> Result<Authenticated, AuthEr
 }
 
 impl Authenticated {
-    /// Checks for bans and disconnects again, since they may have come while authentication was in progress.
+    /// Checks for bans and disconnects again, since they may have occurred during authentication.
     fn check_not_banned(mut self, checks: &IdentityChecks<'_>) -> Result<Self, AuthError> {
         let Some(user) = &self.user else {
             return Ok(self);

@@ -1,4 +1,5 @@
-//! Presence of connections whose protocol has no client ids: those on push routes and of applications.
+//! Presence of connections whose protocol has no client ids: connections on push routes, and
+//! connections of applications.
 
 use std::sync::Arc;
 

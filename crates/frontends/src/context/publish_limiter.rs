@@ -63,7 +63,7 @@ pub struct PublishLimiter {
 }
 
 impl PublishLimiter {
-    /// Creates one meter for each of this number of keys, all with the same rate; `None`: unlimited.
+    /// Creates the meters of `keys` configured keys, all with the same rate; `None`: unlimited.
     pub fn new(rate: Option<Rate>, keys: usize) -> Self {
         Self {
             rate,

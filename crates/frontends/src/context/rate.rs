@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// A number of events per time window. An idle meter allows a burst of the whole number at once.
+/// A number of events per time window. An idle meter allows all of them at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u64,

@@ -1,4 +1,4 @@
-//! Commands that a client sends in a request of their own for its streaming response on another connection, and the
-//! address by which they find that response.
+//! Commands of a client that receives through a streaming response and therefore sends each command
+//! in a separate request, and the address that leads from such a request to the response.
 
 pub use veche_nodes::{EmulationAddress, EmulationRequest};

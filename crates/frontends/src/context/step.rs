@@ -1,7 +1,8 @@
-//! The result that a stage returns for a piece of input. It determines how the connection continues.
+//! The result that a stage returns for a piece of input. It determines how the connection
+//! continues.
 //!
-//! It is the same for all stages: HTTP, WebSocket and push lines return it, and only the connection knows the three
-//! stages.
+//! All three stages (HTTP, WebSocket, push lines) return the same type, so that only the connection
+//! depends on all of them.
 
 /// Why a connection's input waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

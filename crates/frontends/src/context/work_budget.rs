@@ -1,10 +1,11 @@
-//! The work that connections may do in one turn. It is counted in units rather than measured in time.
+//! The work that connections may do in one turn. It is counted in units rather than measured in
+//! time.
 //!
-//! A connection that has used its share waits with the rest of its input until the next turn ([`WaitReason::Turn`]),
-//! so that no client delays others of its worker, however costly its messages are. Because work is counted, a turn
-//! ends at the same point in the server, in tests and in the simulator. The share is checked between messages, so one
-//! message may exceed it; the cost of a message is bounded by limits of its own (size, ratio of decompression, number
-//! of final blocks).
+//! A connection that has used its share waits with the rest of its input until the next turn
+//! ([`WaitReason::Turn`]), so that no client delays the worker's other clients, however costly its
+//! messages are. Because work is counted, a turn ends at the same point in the server, in tests and
+//! in the simulator. The share is checked between messages, so one message may exceed it; separate
+//! limits bound the cost of a message (size, decompression ratio, number of final blocks).
 //!
 //! [`WaitReason::Turn`]: crate::WaitReason::Turn
 
@@ -13,8 +14,8 @@ use std::collections::BinaryHeap;
 
 use veche_types::ConnectionId;
 
-/// Cost of a frame, line or request taken from the input. A push line to one connection costs half of this in time,
-/// so that 64 KiB of such lines, one read, fit into one turn.
+/// Cost of a frame, line or request taken from the input. The real cost of a push line to one
+/// connection is about half of this, so one read of 64 KiB of push lines fits into one turn.
 pub(crate) const INPUT: u64 = 1_000;
 
 /// Cost of an HTTP request, in addition to [`INPUT`].

@@ -66,8 +66,8 @@ pub struct Context {
     /// Whether the server is short of memory: no new handshakes or publications are accepted. Set by the worker each
     /// turn.
     pub is_short_of_memory: bool,
-    /// The users of the sessions that are counted, by session index; empty if there is no limit on connections per
-    /// user.
+    /// The user of each session that counts toward the limit on connections per user, by session
+    /// index; empty if there is no such limit.
     counted_users: HashMap<u32, Box<str>>,
     /// The receiver of asynchronous authentication results; for each, the worker calls
     /// [`Connection::handle_identity`](crate::Connection::handle_identity).
@@ -85,8 +85,8 @@ pub struct Context {
     pub app_ready: Vec<ConnectionId>,
     /// Log messages of this turn, which the worker writes to the log.
     pub log_notes: Vec<LogNote>,
-    /// Number of log messages in the current second by kind. The number of kinds is limited, since the places in the
-    /// code that log are.
+    /// Number of log messages in the current second by kind. Its length is bounded: each place in
+    /// the code has at most [`NOTE_KINDS`] kinds.
     note_kinds: Vec<NoteKind>,
     notes_second: u64,
     /// Buffers for decoded payloads, names and replies; they are empty between calls.
@@ -209,8 +209,8 @@ impl Context {
         self.requests.outboxes.trim() || self.hub.needs_maintenance()
     }
 
-    /// Calls the applications with the context, out of which they are moved for the call; returns `None` if there are
-    /// none.
+    /// Calls the applications with the context. They are moved out of the context during the call.
+    /// Returns `None` if there are no applications.
     pub fn with_apps<R>(&mut self, call: impl FnOnce(&mut dyn Apps, &mut Self) -> R) -> Option<R> {
         let mut apps = self.apps.take()?;
         let result = call(&mut *apps, self);
@@ -342,8 +342,9 @@ impl Context {
         });
     }
 
-    /// Returns the number of dropped log messages of one kind whose rate limit permits messages again, and the last
-    /// message logged before them. `None` if no kind has any.
+    /// Finds a kind that dropped log messages and whose rate limit permits messages again. Returns
+    /// the number of dropped messages and the last message logged before them, or `None` if there
+    /// is no such kind.
     pub fn take_dropped_log_notes(&mut self) -> Option<(u64, String)> {
         let mut kinds = self.note_kinds.iter_mut();
         let kind = kinds.find(|kind| kind.dropped > 0 && kind.noted < NOTES_PER_SECOND)?;
@@ -382,7 +383,7 @@ fn number_of(kind: &str) -> u16 {
     kind.bytes().fold(0, sum) % NOTE_KINDS
 }
 
-/// A sink that discards results, for workers none of whose routes authenticates asynchronously.
+/// A sink that discards results, for workers without asynchronous authentication.
 #[derive(Debug)]
 struct NoCompletions;
 
@@ -443,13 +444,14 @@ pub struct Requests {
     /// Sessions that have irrecoverably lost publications of a channel; for each, the worker calls
     /// [`Connection::handle_lost_history`](crate::Connection::handle_lost_history).
     pub lost_histories: Vec<(ConnectionId, Arc<str>)>,
-    /// User commands whose callers wait for their completion; the worker reports it to the hub once its sessions have
-    /// executed them.
+    /// User commands whose callers wait for their completion. The worker reports a command to the
+    /// hub as complete once its own sessions have executed it.
     pub finished_user_commands: Vec<(ApiCaller, Arc<UserCommand>)>,
-    /// Commands of clients for their streaming responses on this and other workers of the node. The worker of the
-    /// response calls [`Connection::handle_relay`](crate::Connection::handle_relay).
+    /// Commands that clients sent in separate requests, for streaming responses on any worker of
+    /// this node. The worker of the response calls
+    /// [`Connection::handle_relay`](crate::Connection::handle_relay).
     pub relays: VecDeque<EmulationRequest>,
-    /// Commands of clients for streaming responses on other nodes.
+    /// Commands that clients sent in separate requests, for streaming responses on other nodes.
     pub far_relays: VecDeque<(NodeId, EmulationRequest)>,
     /// Bans that other nodes have to apply, each with the call that waits for it.
     pub blocks: VecDeque<BanRequest>,
@@ -578,14 +580,15 @@ pub struct WorkerLane {
     pub unfinished: u32,
     /// Number of data messages in `outgoing`.
     pub outgoing_data: u32,
-    /// Number of data messages of the other worker that this one has processed: credit to be returned to it.
+    /// Number of data messages from the other worker that this worker has processed: credit to be
+    /// returned to the other worker.
     pub finished: u32,
 }
 
 impl HubMailer {
-    /// Creates lanes to this number of workers, each with `credits`. Half of them is reserved for deliveries, so that
-    /// publications can't use them up. Deliveries wait only for the receiver's own work, and therefore workers that
-    /// publish to each other can't deadlock.
+    /// Creates lanes to this number of workers, each with `credits`. Half of the credits are
+    /// reserved for deliveries, so that publications can't use them up. Deliveries wait only for
+    /// the receiver's own work, so workers that publish to each other can't deadlock.
     pub fn new(workers: u16, credits: u32) -> Self {
         let lanes = std::iter::repeat_with(WorkerLane::default)
             .take(workers as usize)

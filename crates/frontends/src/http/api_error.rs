@@ -36,7 +36,7 @@ pub(crate) fn busy(busy: PublishError) -> Refusal {
     of_api(status, busy.code(), &busy.to_string()).with("Retry-After", seconds.to_string())
 }
 
-/// Returns a refusal with this status and, in the API's format, the error.
+/// Returns a refusal with this status, whose body is the error in the API's format.
 pub(crate) fn of_api(status: Status, code: ErrorCode, why: &str) -> Refusal {
     let body = String::from_utf8(error_body(code, why)).unwrap_or_default();
     Refusal::json(status, body)

@@ -35,7 +35,7 @@ pub(crate) struct PendingRequest {
     pub(super) route: Arc<Route>,
     /// The raw head, including the empty line at its end.
     pub(super) head: Box<[u8]>,
-    /// The client's identity, as far as it is known yet.
+    /// The client's identity, as far as it is known.
     authenticated: Authenticated,
     /// The request body, if it was read.
     pub(super) body: Vec<u8>,
@@ -255,7 +255,8 @@ impl<A: UpperLayer> HttpStage<A> {
         self.register(id, candidate, user, protocol.as_deref(), shared)
     }
 
-    /// Registers an accepted session, and opens it at once if all home workers concerned are this worker.
+    /// Registers an accepted session. Opens it at once if this worker is the only home worker
+    /// concerned.
     pub(super) fn register(
         &mut self,
         id: ConnectionId,
@@ -349,7 +350,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.finish(id, reply.keep_alive, shared)
     }
 
-    /// Handles a deferred answer of an application; returns `None` if nothing waits for one.
+    /// Handles a deferred answer of an application; returns `None` if no request waits for it.
     pub(crate) fn handle_app_answer(
         &mut self,
         id: ConnectionId,
@@ -395,7 +396,8 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Handles the end of the wait for an application, which is notified that its response is not needed.
+    /// Ends the wait for an application's response, and notifies the application that the response
+    /// is no longer needed.
     pub(crate) fn gone(&mut self, id: ConnectionId, why: AbandonReason, shared: &mut Context) {
         let app = match &self.state {
             State::App(app, _) | State::Asking(app, _) => Some(*app),

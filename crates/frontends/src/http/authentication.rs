@@ -26,7 +26,7 @@ pub(super) enum AuthStep {
     Upgrade,
     /// A plain request is passed to the application with this id.
     Request(AppId),
-    /// A session opens whose messages are parts of the response.
+    /// A session is opened, which sends its messages as parts of the response.
     Stream,
 }
 
@@ -145,7 +145,7 @@ impl<A: UpperLayer> HttpStage<A> {
         NextStep::Wait(WaitReason::Answer)
     }
 
-    /// Handles an authentication result; returns `None` if nothing waits for one.
+    /// Handles an authentication result; returns `None` if no request waits for it.
     pub(crate) fn handle_identity(
         &mut self,
         id: ConnectionId,

@@ -1,5 +1,5 @@
-//! Request bodies. A body is read for a call or an application, or discarded before a response that needs none, or
-//! not read at all.
+//! Request bodies. A body is read for a call or an application, discarded before a response that
+//! does not need it, or not read at all.
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{BodyDecoder, CONTINUE, Framing, Head, HttpError};
@@ -12,8 +12,8 @@ use crate::context::step::{NextStep, StageStep};
 use crate::context::worker_context::Context;
 use crate::http::reply::ReplyContext;
 
-/// Maximum size in bytes of an unneeded body that is read and discarded to keep the connection alive. A larger one
-/// closes it.
+/// Maximum size in bytes of an unneeded body that is read and discarded to keep the connection
+/// alive. If a body is larger, the connection is closed instead.
 const SKIPPED_BODY_BYTES_MAX: u64 = 64 << 10;
 
 /// A request whose body is being read.
@@ -29,9 +29,9 @@ pub(super) enum BodyPurpose<C> {
     Call(Box<C>),
     /// The body of a request to an application.
     App(AppId, PendingRequest),
-    /// The first messages of a session whose further messages are parts of the response.
+    /// The first messages from the client of a session that sends its own messages in the response.
     Stream(PendingRequest),
-    /// The body of a request to which a client protocol responds.
+    /// The body of a request that a client protocol answers.
     Answer(BodyHandler),
     /// None: the body is discarded before this response is written.
     Dropped(DeferredAnswer),

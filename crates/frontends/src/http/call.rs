@@ -23,7 +23,8 @@ pub(crate) trait ApiCall: Sized {
     /// The body of a response, which may be long.
     type Answers: AnswerBody;
 
-    /// Begins a call, after its head was received; `below` is the part of the path below the route's.
+    /// Begins a call, after its head was received. `below` is the part of the path after the
+    /// route's path.
     fn begin(
         head: &Head<'_>,
         below: &str,

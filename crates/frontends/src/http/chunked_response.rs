@@ -1,8 +1,10 @@
-//! Responses that an application writes in parts: the head, chunks as the client reads, and the end.
+//! Responses that an application writes in parts: the head, chunks as the client reads, and the
+//! end.
 //!
-//! An application may request to be notified when the outbox has room for more. It then holds one part at a time, and
-//! the outbox little more than [`ANSWERS_BYTES_HIGH`]. HTTP/1.1 clients receive chunks; for HTTP/1.0 clients the end
-//! of the connection is the end of the response.
+//! An application may request to be notified when the outbox has room for more. It then needs to
+//! hold only one part at a time, and the outbox holds little more than [`ANSWERS_BYTES_HIGH`]
+//! bytes. HTTP/1.1 clients receive chunks; for HTTP/1.0 clients the end of the connection is the
+//! end of the response.
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{ResponseBody, ResponseHead, Status, finish_chunks, write_chunk};
@@ -110,8 +112,8 @@ impl<A: UpperLayer> HttpStage<A> {
                 self.state = State::Head;
                 self.finish(id, keep_alive, shared)
             }
-            // The sent part can't be withdrawn. The connection ends without the last chunk, by which the client
-            // notices the error.
+            // The part that was already sent can't be withdrawn. The connection ends without the
+            // last chunk, so that the client notices the error.
             _ => {
                 self.state = State::Head;
                 NextStep::End
@@ -142,7 +144,7 @@ impl<A: UpperLayer> HttpStage<A> {
         NextStep::Wait(WaitReason::App)
     }
 
-    /// Returns whether an event stream is in progress, which has no end of its own.
+    /// Returns whether an event stream is in progress, which ends only when either side closes it.
     pub(crate) fn is_endless(&self) -> bool {
         matches!(&self.state, State::Parts(parts) if parts.is_endless)
     }

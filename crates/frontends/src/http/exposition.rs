@@ -1,4 +1,4 @@
-//! The two text formats of `/metrics`: OpenMetrics and that of Prometheus.
+//! The two text formats of `/metrics`: OpenMetrics and the older Prometheus format.
 
 use std::fmt::Write as _;
 
@@ -16,8 +16,8 @@ pub(super) fn accepts_open_metrics(head: &Head<'_>) -> bool {
         .is_some_and(|accept| accept.contains("application/openmetrics-text"))
 }
 
-/// Converts the OpenMetrics text format to that of Prometheus, where the name of a family includes the suffix of its
-/// samples.
+/// Converts the OpenMetrics text format to the Prometheus format, in which the name of a family
+/// includes the suffix of its samples.
 pub(super) fn to_prometheus(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;

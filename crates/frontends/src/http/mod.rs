@@ -61,7 +61,7 @@ pub(crate) struct HttpStage<A: UpperLayer> {
     peer: IpAddr,
     /// The names in the client's certificate, if it has sent one.
     certificate_names: Option<Box<CertificateNames>>,
-    /// The address of the client: the peer's, or the one that a trusted proxy reports.
+    /// The address of the client: the peer's address, or the address that a trusted proxy reports.
     client: IpAddr,
     listener: u16,
     /// Headers that the route of the current request adds to its response.
@@ -310,8 +310,8 @@ impl<A: UpperLayer> HttpStage<A> {
                 self.continue_chunked(id, shared)
             }
             State::Head => {
-                // The stage did not read input because of its wait, so the time limit for the next request begins
-                // now.
+                // The stage read no input while it waited, so the time limit for the next request
+                // begins now.
                 self.since_ms = shared.now.mono_ms;
                 NextStep::Continue
             }
@@ -322,7 +322,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Handles the end of the connection, of which a waiting application is notified.
+    /// Handles the end of the connection, and notifies an application whose response is pending.
     pub(crate) fn abandon(&mut self, id: ConnectionId, shared: &mut Context) {
         self.gone(id, AbandonReason::Disconnected, shared);
         let state = std::mem::replace(&mut self.state, State::Head);
@@ -376,7 +376,8 @@ impl<A: UpperLayer> HttpStage<A> {
         self.since_ms.saturating_add(wait)
     }
 
-    /// Handles the end of the wait. If a request had begun, it is answered with 408.
+    /// Handles an expired deadline. A request that was partly received is answered with 408.
+    /// Returns true if the deadline has not expired.
     pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;

@@ -48,8 +48,8 @@ pub(crate) trait OpenSession: Session + Sized {
         shared: &Context,
     ) -> Result<NewSession<Self>, RefusedUpgrade>;
 
-    /// Opens a session whose messages are parts of a response, after [`RequestPlan::Stream`]. Returns `None` if the
-    /// protocol has no such sessions.
+    /// Opens a session that sends its messages as parts of a response, after
+    /// [`RequestPlan::Stream`]. Returns `None` if the protocol has no such sessions.
     fn begin_stream(
         request: &StreamRequest<'_, '_>,
         id: ConnectionId,
@@ -100,7 +100,7 @@ pub(crate) trait OpenSession: Session + Sized {
         false
     }
 
-    /// Handles that the WebSocket is open and the 101 is written.
+    /// Called when the WebSocket is open and the 101 is written.
     fn handle_opened(&mut self, id: ConnectionId, request: &RequestView<'_>, shared: &mut Context) {
         let _ = (id, request, shared);
     }
@@ -189,7 +189,7 @@ pub(crate) struct StreamRequest<'a, 'b> {
     pub(crate) first: &'a [u8],
 }
 
-/// A session whose messages are parts of a response, and the response's head.
+/// A session that sends its messages as parts of a response, and the response's head.
 pub(crate) struct NewStream<S> {
     pub(crate) session: S,
     pub(crate) framing: StreamFraming,
@@ -236,7 +236,8 @@ pub(crate) struct OpenedSession<S> {
     pub(crate) decoder: Decoder,
     pub(crate) route: Arc<Route>,
     pub(crate) lease: Option<Box<IdentityLease>>,
-    /// Whether messages are parts of an HTTP response. If so, further input of the connection is ignored.
+    /// Whether the session sends its messages as parts of an HTTP response. If so, further input of
+    /// the connection is ignored.
     pub(crate) is_response: bool,
     pub(crate) began: Now,
 }

@@ -127,8 +127,9 @@ pub(crate) fn write_response(
     shared.response_started(id, status.0);
 }
 
-/// Writes the head of an application's response: its own headers, those of the route that it does not set itself, and
-/// those that `own` adds. If one of its headers is invalid, writes a 500 instead and returns false.
+/// Writes the head of an application's response: the application's headers, the route's headers
+/// that the application does not set, and the headers that `own` adds. If a header is invalid,
+/// writes a 500 instead and returns false.
 pub(crate) fn write_app_head(
     reply: &ReplyContext,
     id: ConnectionId,

@@ -1,4 +1,5 @@
-//! Dispatch of a request: finds its route, and then the route's handler, an upgrade, or a refusal.
+//! Dispatch of requests: finds the route, then calls its handler, upgrades the connection, or
+//! refuses the request.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -246,8 +247,8 @@ impl<A: UpperLayer> HttpStage<A> {
             let why = "the proxy's header about the client is malformed";
             Refusal::new(Status::BAD_REQUEST, why)
         })?;
-        // The peer's network was checked at accept. It is checked again because a reload may have changed the rules,
-        // and because behind a proxy the client's network is the one to check.
+        // The peer's network was checked at accept. This check is needed because a reload may have
+        // changed the rules, and because behind a proxy it is the client's network that counts.
         if !listener.access.networks.admit(self.client) {
             shared.stats.reject_accept(AcceptRejection::Network);
             return Err(refuse_network());
@@ -344,8 +345,8 @@ impl<A: UpperLayer> HttpStage<A> {
                     let (lock, client) = (CredentialKind::Api, self.client);
                     refused.refusal = wrong_key::refuse_wrong_key(head, lock, client, id, shared);
                 }
-                // The request may be something else than a handshake and have a body, so it is refused like any
-                // request.
+                // The request may not be a handshake and may have a body, so it is refused like any
+                // other request.
                 refused.note(id, shared);
                 self.refuse(id, head, refused.refusal, shared)
             }

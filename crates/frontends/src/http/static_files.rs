@@ -60,7 +60,7 @@ pub enum FileBody {
     Part(FileContent, Range<u64>),
 }
 
-/// Headers that do not depend on the file alone.
+/// Headers that depend on the request as well as on the file.
 enum Headers {
     None,
     Allow,

@@ -1,5 +1,5 @@
-//! Sessions without a WebSocket. Messages to the client are parts of an endless response; messages from the client,
-//! if its protocol has any, arrive in other requests.
+//! Sessions without a WebSocket. Messages to the client are sent as parts of an endless response.
+//! Messages from the client, if its protocol has any, arrive in other requests.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::http::upgrade::{RefusedUpgrade, close_refused};
 use crate::outbox::MessageFraming;
 
 impl<A: UpperLayer> HttpStage<A> {
-    /// Authenticates a complete request for such a session.
+    /// Authenticates a complete request for a session without a WebSocket.
     pub(super) fn authenticate_stream(
         &mut self,
         id: ConnectionId,

@@ -1,8 +1,9 @@
-//! The way from an upgrade request to an open session: checks of the user, the origin and the channels.
+//! The way from an upgrade request to an open session: checks of the user, the origin and the
+//! channels.
 //!
-//! The 101 is written to the outbox at once but sent only when every home worker has registered the session. A client
-//! that sees the connection open is therefore sure to receive the next push. Publications that arrive before that
-//! wait behind the 101 in the outbox.
+//! The 101 is written to the outbox at once but sent only when every home worker has registered the
+//! session, so a client that sees the connection open receives the next push. Publications that
+//! arrive before the 101 is sent wait behind it in the outbox.
 
 use std::sync::Arc;
 
@@ -56,9 +57,10 @@ pub(crate) struct PendingUpgrade<'a, 'b, S> {
 /// A session that waits to be registered by home workers.
 pub(crate) struct UnregisteredSession<S> {
     opened: OpenedSession<S>,
-    /// The channels, by the number of their ticket; empty if the client does not receive positions.
+    /// The session's channels, indexed by ticket number; empty if the client does not receive
+    /// positions.
     channels: Vec<String>,
-    /// Whether the client sent positions from which it recovers.
+    /// Whether the client sent positions, from which it recovers.
     is_back: bool,
     open: u32,
     /// The user of the session while it is being registered.
@@ -73,8 +75,8 @@ pub(crate) struct UnregisteredSession<S> {
     pub(crate) opening: Option<Box<PendingRequest>>,
 }
 
-/// Validates everything of an upgrade request except for its user. `raw`: the bytes of the head; `is_tls`: whether
-/// the listener uses TLS. Writes nothing.
+/// Validates an upgrade request except for its user, and writes nothing. `raw`: the bytes of the
+/// head; `is_tls`: whether the listener uses TLS.
 pub(crate) fn validate<'a, 'b, S: OpenSession>(
     head: &'a Head<'b>,
     raw: &'a [u8],
@@ -188,8 +190,8 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
         self.session.has_user()
     }
 
-    /// Lets the protocol report a permanent refusal by a close code that stops reconnects. Returns whether it does;
-    /// if not, the handshake has to be refused.
+    /// Lets the protocol report a permanent refusal with a close code that stops the client from
+    /// reconnecting. If this returns false, the handshake has to be refused instead.
     pub(crate) fn refuse_for_good(&mut self, why: AuthError) -> bool {
         self.refusal = self.session.close_instead_of_refusing(why);
         self.refusal.is_some()
@@ -200,7 +202,8 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
         self.session.may_authenticate_later()
     }
 
-    /// Returns whether the client offered this subprotocol, and it is not a token.
+    /// Returns whether the client offered this subprotocol. A token sent as a subprotocol does not
+    /// count.
     pub(crate) fn offers(&self, protocol: &str) -> bool {
         self.upgrade.protocols().any(|offered| offered == protocol)
             && !self.route.identity.is_token(protocol)
@@ -479,8 +482,8 @@ impl<S: OpenSession> UnregisteredSession<S> {
             return self.opened;
         }
         log_open(id, shared);
-        // A command that disconnected the user's connections during the registration could not find this connection
-        // yet.
+        // A command that disconnected the user's connections during the registration could not find
+        // this connection yet, so the check is made here.
         let end = self.user.as_deref().and_then(|user| match user {
             user if shared.is_banned(user) => Some(CloseCode::Blocked.parts()),
             user if shared.is_disconnected_since(user, self.asked, "") => {

@@ -1,9 +1,10 @@
 //! Access log entries: one for each HTTP request and each WebSocket session.
 //!
-//! Whether a request or session is part of the sample is decided when it begins. Only sampled ones cost anything: one
-//! small allocation until they end. An entry is complete when its request is answered or its session has ended. The
-//! worker then takes it, and it is written to the log elsewhere.
-//! **A query is never part of an entry**, since it may contain tokens.
+//! Whether a request or session is part of the sample is decided when it begins. Only sampled
+//! requests and sessions cost anything: one small allocation until they end. An entry is complete
+//! when its request is answered or its session has ended. The worker then takes the entry; writing
+//! it to the log is not part of this module. **A query is never part of an entry**, since it may
+//! contain tokens.
 
 use std::net::IpAddr;
 
@@ -35,7 +36,7 @@ pub struct AccessLogFilter {
 pub struct AccessLogEntry {
     /// The IP address of the client.
     pub client: Option<IpAddr>,
-    /// The time at which it ended, in milliseconds since 1970.
+    /// The time at which the request or session ended, in milliseconds since 1970.
     pub ended_ms: u64,
     /// The duration in milliseconds.
     pub duration_ms: u64,
@@ -65,9 +66,9 @@ pub struct AccessLogEntry {
     pub session: Option<SessionSummary>,
     /// The monotonic time in milliseconds at which the request or session began.
     began_ms: u64,
-    /// Bytes that were in the outbox at that time: they belong to earlier responses.
+    /// Bytes of earlier responses that were in the outbox when the request or session began.
     before: u64,
-    /// Bytes sent from the outbox since then.
+    /// Bytes sent from the outbox since the request or session began.
     left: u64,
 }
 
@@ -104,7 +105,7 @@ impl SlowEventKind {
         (Self::Consumer, "consumer"),
     ];
 
-    /// Returns the duration in milliseconds from which on an event of this kind is recorded.
+    /// Returns the minimum duration, in milliseconds, at which an event of this kind is recorded.
     #[must_use]
     pub fn threshold_ms(self) -> u64 {
         match self {
@@ -134,7 +135,8 @@ pub struct AccessLogBuffer {
     filter: Option<AccessLogFilter>,
     random: u64,
     now: Now,
-    /// Entries in progress by connection index; as long as the highest index that has had one.
+    /// Entries in progress by connection index. The list grows to the highest index that ever had
+    /// an entry.
     open: Vec<Option<Box<AccessLogEntry>>>,
     done: Vec<AccessLogEntry>,
     slow: Vec<SlowEvent>,
@@ -218,7 +220,8 @@ impl AccessLogBuffer {
         self.open[index] = Some(Box::new(entry));
     }
 
-    /// Decides whether to sample, with SplitMix64: its randomness is sufficient, and it needs no state but a number.
+    /// Decides whether to sample, with SplitMix64: it is random enough, and its state is a single
+    /// number.
     fn is_sampled(&mut self, share: f64) -> bool {
         if share >= 1.0 {
             return true;
@@ -453,7 +456,8 @@ mod tests {
     #[test]
     fn a_response_counts_the_bytes_since_its_start() {
         let mut access_log = access_log(1.0, false);
-        // Of the previous response 10 bytes are unsent. Then 40 bytes are sent, and 60 are unsent at the end.
+        // 10 bytes of the previous response are unsent. Then 40 bytes are sent, and 60 are unsent
+        // at the end.
         access_log.begin(ID, false, 10, AccessLogEntry::default);
         access_log.bytes_sent(ID, 40);
         access_log.response_started(ID, 200);

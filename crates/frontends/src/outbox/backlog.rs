@@ -1,9 +1,11 @@
-//! The backlog of a slow client that may lose publications: complete messages of which no byte was sent yet.
+//! The backlog of a slow client that may lose publications: complete messages that are entirely
+//! unsent.
 //!
-//! On routes with `outbox_full = "drop_oldest"` or `"latest"`, publications are queued here while the transport has
-//! unsent bytes, and written to the outbox when it has none. A message is therefore dropped as a whole. Answers and
-//! control frames are never dropped: they are written to the outbox at once, ahead of the backlog. Routes with
-//! `outbox_full = "disconnect"` do not use this module.
+//! On routes with `outbox_full = "drop_oldest"` or `"latest"`, publications are queued here while
+//! the transport has unsent bytes, and written to the outbox when it has none. A message is
+//! therefore dropped as a whole. Answers and control frames are never dropped: they are written to
+//! the outbox at once, ahead of the backlog. Routes with `outbox_full = "disconnect"` do not use
+//! this module.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,7 +15,8 @@ use veche_proto::websocket::{self, Encoder, MessageKind, Role};
 
 use super::{DropPolicy, Outboxes};
 
-/// Key of a frame without compression in a publication's cache of encodings; [`PAYLOAD`] is that of a plain payload.
+/// Key of an uncompressed frame in a publication's cache of encodings; [`PAYLOAD`] is the key of a
+/// plain payload.
 const FRAME: EncodingId = EncodingId(u32::MAX - 2);
 const PAYLOAD: EncodingId = EncodingId(u32::MAX - 3);
 
@@ -32,9 +35,11 @@ struct QueuedMessage {
     content: QueuedContent,
     /// Length of the payload in bytes, before compression.
     payload_bytes: u32,
-    /// The channel whose next publication replaces this one; `None` if none does.
+    /// The channel of the publication, if the channel's next publication replaces this one;
+    /// otherwise `None`.
     channel: Option<Box<str>>,
-    /// Whether the message must not be dropped: an application has relied on the result that it will be sent.
+    /// Whether the message must not be dropped: the application was already told that it will be
+    /// sent.
     is_undroppable: bool,
 }
 
@@ -95,8 +100,8 @@ impl Backlog {
 #[derive(Debug, Default)]
 pub(super) struct Backlogs {
     by_index: HashMap<u32, Backlog>,
-    /// Sessions whose transport may not report room for their backlog, since it had nothing unsent. Checked after
-    /// each flush.
+    /// Sessions that got a backlog while their transport had nothing unsent, so the transport may
+    /// never report room. They are checked after each flush.
     unflushed: Vec<ConnectionId>,
     dropped: Dropped,
 }
@@ -104,11 +109,11 @@ pub(super) struct Backlogs {
 /// Numbers of publications that were not delivered to slow clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Publications that were the oldest in a full backlog.
+    /// Publications dropped because they were the oldest in a full backlog.
     pub oldest: u64,
-    /// Publications that a later one of the same channel replaced.
+    /// Publications replaced by a later publication of the same channel.
     pub replaced: u64,
-    /// Publications of namespaces that drop them for slow clients.
+    /// Publications dropped because their namespace drops publications for slow clients.
     pub missed: u64,
 }
 
@@ -206,7 +211,8 @@ impl Outboxes {
         true
     }
 
-    /// Drops messages of the backlog until `more` bytes fit into the outbox limit; returns whether they do.
+    /// Drops messages of the backlog until `more` bytes fit into the outbox limit; returns whether
+    /// they fit.
     pub(super) fn make_room(&mut self, session: ConnectionId, more: usize) -> bool {
         let queued = self.of(session).queued();
         let max = self.outbox_bytes_max;
@@ -269,7 +275,7 @@ impl Outboxes {
         }
     }
 
-    /// Writes at least one queued message, and further ones until `high` bytes are in the outbox.
+    /// Writes at least one queued message, and more messages until `high` bytes are in the outbox.
     pub(super) fn write_backlog(&mut self, session: ConnectionId, high: usize) {
         let Some(mut backlog) = self.backlogs.by_index.remove(&session.index) else {
             return;
@@ -295,8 +301,8 @@ impl Outboxes {
         }
     }
 
-    /// After a flush, writes a part of each backlog whose transport has sent everything and will therefore report no
-    /// room. Returns whether anything was written, so that another flush is needed.
+    /// After a flush, continues each backlog whose transport has sent everything: such a transport
+    /// will not report room. Returns whether anything was written, so that another flush is needed.
     pub fn settle_backlogs(&mut self) -> bool {
         if self.backlogs.unflushed.is_empty() {
             return false;

@@ -51,8 +51,8 @@ impl WorkerCursors {
         }
     }
 
-    /// Advances the position in a channel before a publication is written. Channels that were subscribed later have
-    /// no position, so they are not recovered.
+    /// Advances the position in a channel before a publication is written. Channels to which the
+    /// client subscribed after it connected have no position, so they are not recovered.
     pub(super) fn advance(&mut self, index: u32, channel: &str, position: Option<Position>) {
         if self.0.is_empty() {
             return;
@@ -67,7 +67,8 @@ impl WorkerCursors {
         }
     }
 
-    /// Returns the `id` line of the next event; `None` if no position has changed since the last one.
+    /// Returns the `id` line of the next event; `None` if no position has changed since the
+    /// previous event.
     pub(super) fn take_id_line(&mut self, index: u32) -> Option<String> {
         if self.0.is_empty() {
             return None;

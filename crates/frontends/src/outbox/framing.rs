@@ -1,4 +1,4 @@
-//! Messages to clients without a WebSocket: they are parts of an endless response.
+//! Messages to clients without a WebSocket: they are sent as parts of an endless response.
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{finish_chunks, write_chunk};
@@ -21,7 +21,7 @@ pub(crate) enum MessageFraming {
     Events {
         is_chunked: bool,
     },
-    /// None yet: another message is being written in parts, and messages are queued until it is complete.
+    /// Another message is being written in parts; further messages are queued until it is complete.
     Behind,
 }
 
@@ -37,7 +37,7 @@ impl MessageFraming {
 }
 
 impl Outboxes {
-    /// Begins a response whose parts are messages.
+    /// Begins a response whose body is a sequence of messages.
     pub(crate) fn begin_stream(&mut self, id: ConnectionId, carried: MessageFraming) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);

@@ -25,7 +25,8 @@ impl Outboxes {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// Returns the amounts of state held for sessions that are not 0. There are none once all sessions have ended.
+    /// Returns the kinds of state that sessions hold, with their sizes, except for empty ones.
+    /// There are none once all sessions have ended.
     pub fn session_state_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let (backlogs, _) = self.backlogs.sizes();
         [

@@ -1,8 +1,9 @@
 //! The output of connections, with limits and back pressure.
 //!
-//! An [`Outbox`] collects the output of one turn for one connection. The worker passes it to the transport once, at
-//! the end of the turn. Outboxes are separate from connections, so that a publication can be written to any outbox
-//! while another connection is being processed. They know no sockets: the worker reports how many bytes are unsent.
+//! An [`Outbox`] collects the output of one turn for one connection. The worker passes it to the
+//! transport once, at the end of the turn. Outboxes are separate from connections, so that a
+//! publication can be written to any outbox while another connection is being processed. Outboxes
+//! do not access sockets: the worker reports how many bytes are unsent.
 
 pub mod access_log_buffer;
 mod backlog;
@@ -43,16 +44,16 @@ pub(crate) use subscription_options::{
     DeltaState, PublicationFilter, PushForm, SubscriptionOptions,
 };
 
-/// Maximum of the configurable number of channels per client. It limits the length of `Last-Event-ID` of clients that
-/// use server-sent events, since that contains a position for each channel.
+/// Upper bound of the configured number of channels per client. It limits the length of
+/// `Last-Event-ID` for server-sent events, which contains a position for each channel.
 pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
 
 /// Number of unsent bytes above which a connection's input is not processed: a client that sends requests must also
 /// read the answers.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
 
-/// Number of bytes of a long answer that are encoded at a time, each time that at most [`ANSWERS_BYTES_HIGH`] bytes
-/// are unsent.
+/// Number of bytes of a long answer that are encoded at a time. The next bytes are encoded only
+/// while at most [`ANSWERS_BYTES_HIGH`] bytes are unsent.
 pub(crate) const SLICE_BYTES: usize = 32 << 10;
 
 /// What happens to the transport once all output is sent.
@@ -82,7 +83,8 @@ enum PushMode {
     Lossy(DropPolicy),
     /// As server-sent events of a response, which is chunked or not.
     Events { is_chunked: bool },
-    /// Not as publications: an application sends its messages to an outbound connection, which has no subscriptions.
+    /// No publications: this is an outbound connection, which has no subscriptions. Applications
+    /// can send messages.
     Client,
     /// In the push format of the session's protocol.
     Encoded(pushes::FormatIndex, pushes::PushStage),
@@ -104,7 +106,8 @@ pub struct Outbox {
     /// Whether output is held back until home workers have registered the session.
     corked: bool,
     touched: bool,
-    /// Whether an application was notified that the outbox is full, and not yet that it has room again.
+    /// Whether the application was told that the outbox is full, and has not been told since that
+    /// it has room again.
     full: bool,
     /// Whether frames are masked, because the server is the client of an outbound connection.
     masked: bool,
@@ -152,8 +155,8 @@ impl Outbox {
         self.messaged_ms
     }
 
-    /// Returns whether the transport may be closed: it is to be shut down, all output was sent, and none follows.
-    /// Returns false while output of this turn waits for [`Outboxes::take`].
+    /// Returns whether the transport may be closed: it is to be shut down, all output was sent, and
+    /// no output will follow. Returns false while output of this turn waits for [`Outboxes::take`].
     pub fn is_over(&self) -> bool {
         self.end == TransportEnd::Shutdown && !self.touched && !self.corked && self.queued() == 0
     }
@@ -421,7 +424,7 @@ impl Outboxes {
         }
     }
 
-    /// Sets what happens to the transport once all output is sent. A weaker end than the one already set is ignored.
+    /// Sets what happens to the transport once all output is sent. An abort can't be replaced.
     pub fn finish(&mut self, id: ConnectionId, end: TransportEnd) {
         let outbox = self.of_mut(id);
         if outbox.end != TransportEnd::Abort {
@@ -470,8 +473,8 @@ impl Outboxes {
         };
         let pushes = outbox.pushes;
         if delivery.drop_when_slow && delivery.event == FeedEvent::Published {
-            // Such publications may use half of the outbox. The other half is reserved for publications that must not
-            // be missed.
+            // Publications that may be missed use only half of the outbox. The other half is
+            // reserved for those that must not be missed.
             let queued = outbox.queued();
             let is_late = queued > 0 && queued + bytes.len() > self.outbox_bytes_max / 2;
             if is_late && !matches!(pushes, PushMode::Lossy(_)) {
@@ -592,18 +595,19 @@ impl Outboxes {
         !self.overflowed.is_empty() || !self.fallen_behind.is_empty()
     }
 
-    /// Appends the sessions whose outbox overflowed since the last call to `into`.
+    /// Appends to `into` the sessions whose outbox has overflowed since the last call.
     pub fn take_overflowed(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.overflowed);
     }
 
-    /// Appends the sessions whose client began to miss publications since the last call to `into`.
+    /// Appends to `into` the sessions whose client has begun to miss publications since the last
+    /// call.
     pub fn take_fallen_behind(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.fallen_behind);
     }
 
-    /// Appends the indexes of connections that were written to or ended since the last call to `into`, each once. The
-    /// worker flushes them.
+    /// Appends to `into` the index of each connection that was written to or ended since the last
+    /// call, without duplicates. The worker flushes these connections.
     pub fn take_touched(&mut self, into: &mut Vec<u32>) {
         into.append(&mut self.touched);
     }

@@ -1,8 +1,9 @@
-//! A long message that is written in parts as its client reads. Other messages to the client wait until its last part
-//! is written.
+//! A long message that is written in parts as its client reads. Other messages to the client wait
+//! until its last part is written.
 //!
-//! Only sessions with a push format have such messages. Publications that arrive meanwhile are queued in the same
-//! way, and with the same limit, as those before the reply to a connect command.
+//! Only sessions with a push format have such messages. Publications that arrive while such a
+//! message is written are queued with the same limit as publications that arrive before the reply
+//! to a connect command.
 
 use veche_hub::ConnectionId;
 use veche_proto::websocket::{FragmentFlags, MessageKind};
@@ -10,7 +11,7 @@ use veche_proto::websocket::{FragmentFlags, MessageKind};
 use super::pushes::PushStage;
 use super::{MessageFraming, Outboxes, PushMode};
 
-/// A message of which some parts are written.
+/// A message that is being written in parts.
 #[derive(Debug)]
 pub(crate) struct PartialMessage {
     kind: MessageKind,

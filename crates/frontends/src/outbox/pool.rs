@@ -17,7 +17,7 @@ const SPARE_MIN: usize = 4;
 pub(crate) struct BufferPool {
     /// Used as a stack, so that the buffers at the front are those that are not needed.
     spare: Vec<Vec<u8>>,
-    /// The smallest number of spare buffers since the last trim, which is the number of those that were not needed.
+    /// The smallest number of spare buffers since the last trim. This many buffers were not needed.
     unneeded: usize,
 }
 

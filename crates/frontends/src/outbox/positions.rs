@@ -50,11 +50,13 @@ impl Outboxes {
         self.of(session).pushes == PushMode::Positioned
     }
 
-    /// Sends a client its position after it was subscribed to a channel with history, and the recovered publications.
+    /// Sends a client its position after it was subscribed to a channel with history, and the
+    /// recovered publications.
     ///
-    /// The position is the one before the first publication that follows, so that a client that loses its connection
-    /// in between recovers from what it has really received. If the publications do not fit into the outbox, none is
-    /// sent and the recovery counts as incomplete. Returns whether the recovery is complete.
+    /// The position precedes the first publication sent after it. If the connection is lost in
+    /// between, the client therefore recovers from what it has received. If the publications do not
+    /// fit into the outbox, none is sent and the recovery counts as incomplete. Returns whether the
+    /// recovery is complete.
     pub(crate) fn write_joined(
         &mut self,
         session: ConnectionId,
@@ -92,8 +94,8 @@ impl Outboxes {
         recovered.is_complete
     }
 
-    /// Sends a client that it is subscribed to a channel: its position, if the channel has history, and whether the
-    /// recovery is complete, if one was requested.
+    /// Tells a client that it is subscribed to a channel: its position, if the channel has history,
+    /// and whether the recovery is complete, if one was requested.
     pub(crate) fn write_subscribed(
         &mut self,
         session: ConnectionId,
@@ -111,7 +113,7 @@ impl Outboxes {
         self.message(session, MessageKind::Text, text.as_bytes());
     }
 
-    /// Sends a client that it is no longer subscribed to a channel.
+    /// Tells a client that it is no longer subscribed to a channel.
     pub(crate) fn write_unsubscribed(&mut self, session: ConnectionId, channel: &str) {
         let mut text = String::from("{\"unsubscribed\":");
         write_string(&mut text, channel);

@@ -1,7 +1,8 @@
-//! Publications in the push formats of client protocols, encoded once for all receivers of a format.
+//! Publications in the push formats of client protocols, encoded once for all receivers of a
+//! format.
 //!
-//! A protocol passes its format when a session begins to receive pushes; no format is known here by name. The encoder
-//! of a format is called once per publication, not once per receiver.
+//! A protocol passes its format when a session begins to receive pushes; this module refers to no
+//! format by name. The encoder of a format is called once per publication, not once per receiver.
 
 use std::collections::HashMap;
 
@@ -27,7 +28,7 @@ pub(crate) struct PushFormat {
     pub(crate) whole_is_plain: bool,
     /// Encodes a publication or a join or leave event; the bytes are the delta, for [`PushForm::Patch`].
     pub(crate) encode: fn(&Delivery<'_>, PushForm, &[u8]) -> Bytes,
-    /// Returns whether this payload can be sent as a delta, and a delta can be based on it.
+    /// Returns whether this payload can be sent as a delta and can be the base of a delta.
     pub(crate) has_deltas: fn(PayloadRef<'_>) -> bool,
     /// Computes the delta from the previous publication. Formats with the same function share its result. `None` if
     /// the format has no deltas.
@@ -44,7 +45,7 @@ pub(super) struct FormatIndex(u8);
 /// Number of forms that a publication has in each format.
 const FORMS: u32 = 3;
 
-/// The keys under which the cache of a publication has its encodings in one format and form.
+/// The keys of a publication's encodings in its cache, for one format and form.
 struct EncodingKeys {
     push: EncodingId,
     /// The push as a server-sent event, without an event id.
@@ -59,19 +60,22 @@ impl EncodingKeys {
         Self {
             push: EncodingId(u32::MAX - 64 - 2 * place),
             event: EncodingId(u32::MAX - 65 - 2 * place),
-            // Lower keys belong to frames of plain publications and of those with positions.
+            // Lower keys belong to frames of publications without a push format, with or without
+            // positions.
             frame: (2 + place) << 16,
         }
     }
 
-    /// Returns the key of the delta from the previous publication. The delta is empty if it is not shorter. `first`
-    /// is the index of the first format with the same function.
+    /// Returns the key of the delta from the previous publication. An empty delta means that no
+    /// delta is sent. `first` is the index of the first format that uses the same function for
+    /// deltas.
     fn patch(first: usize) -> EncodingId {
         EncodingId(u32::MAX - 4096 - first as u32)
     }
 }
 
-/// What is stored for sessions with push formats, by session index, in addition to their outboxes.
+/// The state of sessions with push formats that is stored outside of their outboxes, by session
+/// index.
 #[derive(Default)]
 pub(super) struct PushState {
     formats: Vec<&'static PushFormat>,
@@ -130,7 +134,8 @@ impl PushState {
         self.early.len() + self.early_singles.len()
     }
 
-    /// Returns the number of sessions with event ids, and of those with subscription options, together.
+    /// Returns the number of sessions with event ids plus the number of sessions with subscription
+    /// options.
     pub(super) fn sessions_with_state(&self) -> usize {
         self.cursors.len() + self.subscriptions.len()
     }
@@ -390,7 +395,8 @@ mod tests {
         assert!(formats.iter().all(|format| *format < OTHERS_FROM));
         let frames: HashSet<u32> = all.iter().map(|keys| keys.frame).collect();
         assert_eq!(frames.len(), all.len());
-        // Lower keys belong to frames of plain publications and of those with positions.
+        // Lower keys belong to frames of publications without a push format, with or without
+        // positions.
         assert!(
             frames
                 .iter()

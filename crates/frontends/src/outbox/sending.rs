@@ -86,7 +86,8 @@ impl Outboxes {
         self.bytes_high() / 4
     }
 
-    /// Checks the outboxes that became full in this turn; the flush before it may have made room in them.
+    /// Checks the outboxes that became full in this turn; the turn's flush may have made room in
+    /// them. Has to be called after the flush.
     pub fn settle_filled(&mut self) {
         while let Some(session) = self.filled.pop() {
             self.note_room(session);
@@ -116,7 +117,7 @@ impl Outboxes {
         !self.drained.is_empty()
     }
 
-    /// Appends the sessions whose full outbox has got room again since the last call to `into`.
+    /// Appends to `into` the sessions whose full outbox has had room again since the last call.
     pub fn take_drained(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.drained);
     }

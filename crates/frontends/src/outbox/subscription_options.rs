@@ -65,8 +65,8 @@ impl SubscriptionOptions {
         if self.deltas == DeltaState::Off {
             return Some(PushForm::Plain);
         }
-        // A publication without a position is not stored. The delta of the publication after it has a different base
-        // than this client's last publication, so that publication has to be whole.
+        // A publication without a position is not stored, so it is not the base of the next
+        // publication's delta. That next publication therefore has to be whole.
         let next = match delivery.position {
             Some(_) => DeltaState::Going,
             None => DeltaState::Begun,

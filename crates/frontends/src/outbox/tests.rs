@@ -113,8 +113,8 @@ fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
     deliver(&mut all, "a", &"x".repeat(5_000), PLAIN);
     assert_eq!(overflowed(&mut all), []);
     assert_eq!(bytes(&mut all), frame(&"x".repeat(5_000)));
-    // 400 bytes are unsent, the next message takes 102 with its header, and one of 498 fits although the limit is
-    // exceeded by its header.
+    // 400 bytes are unsent, and the next message takes 102 with its header. A message of 498 bytes
+    // still fits, since its header is not counted against the limit.
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(100), PLAIN);
     assert_eq!(all.of(ID).queued(), 502);
@@ -157,7 +157,7 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
         assert_eq!(all.of(ID).queued(), queued, "missed");
         assert_eq!(fallen_behind(&mut all), [ID], "told once");
         assert_eq!(all.take_dropped().missed, 3);
-        // For publications that must not be missed there is room in the other half.
+        // The other half has room for publications that must not be missed.
         deliver(&mut all, "a", "kept", PLAIN);
         assert!(all.of(ID).queued() > queued && overflowed(&mut all).is_empty());
         // The client is reported again if it has received everything and then misses publications again.
@@ -585,7 +585,7 @@ fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
     assert_eq!(all.of(next).messaged_ms(), 7);
 }
 
-/// The test includes the generation 0, that of the first connection with its index.
+/// Tests the generation 0, which the first connection of each index has, and a later one.
 #[test]
 fn a_closed_outbox_accepts_nothing() {
     for generation in [0, 5] {

@@ -33,8 +33,8 @@ pub(crate) const GRACE_MS: u64 = 25_000;
 const RETRY_MS: u64 = 60 * 60 * 1000;
 
 impl<S: Session> WebSocketStage<S> {
-    /// Returns the monotonic time in milliseconds at which the session's token expires, or at which that has to be
-    /// checked again; `u64::MAX` if it does not expire.
+    /// Returns the monotonic time in milliseconds at which the session's token expires, or at which
+    /// the expiry has to be checked again; `u64::MAX` if the token does not expire.
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
         // There is a grace period for clients that renew their tokens themselves, and for the decision of a hook.
         let grace_ms = |lease: &IdentityLease| match &self.side {
@@ -55,8 +55,8 @@ impl<S: Session> WebSocketStage<S> {
         left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
     }
 
-    /// Returns the monotonic time in milliseconds at which a hook has to be requested to extend the session, or at
-    /// which that has to be checked again.
+    /// Returns the monotonic time in milliseconds at which a hook has to be requested to extend the
+    /// session, or at which the expiry has to be checked again.
     pub(super) fn renewal_ms(&self, now: Now) -> u64 {
         let SocketRole::Server(route) = &self.side else {
             return u64::MAX;

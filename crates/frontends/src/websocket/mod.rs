@@ -41,14 +41,16 @@ pub(crate) struct WebSocketStage<S> {
     /// When the last byte was received: the low 32 bits of monotonic milliseconds, which wrap after 49 days. While a
     /// ping is pending, the time at which it was sent minus `ping_interval`.
     last_received_ms: u32,
-    /// When the last message was received, in the same form. The outbox knows when the last one was sent.
+    /// When the last message was received, in the same form. The outbox stores when the last
+    /// message was sent.
     messaged_ms: u32,
     phase: Phase,
     /// The meters of the client's rate limits, if it has any.
     rate_limiter: Option<Box<RateLimiter>>,
     /// The identity with which the session was opened, if it can expire.
     lease: Option<Box<IdentityLease>>,
-    /// Whether messages are parts of an HTTP response. If so, the connection's input is ignored.
+    /// Whether the session sends its messages as parts of an HTTP response. If so, the connection's
+    /// input is ignored.
     is_response: bool,
     /// Whether a ping was sent after `ping_interval` without input, and nothing was received since.
     pinged: bool,
@@ -58,7 +60,7 @@ pub(crate) struct WebSocketStage<S> {
 
 /// The role of the server in this connection.
 enum SocketRole {
-    /// The server, of a client that connected on this route.
+    /// The server, for a client that connected on this route.
     Server(Arc<Route>),
     Client(Arc<ClientOptions>),
 }
@@ -169,7 +171,8 @@ impl<S: Session> WebSocketStage<S> {
         self.pinged = false;
     }
 
-    /// Records that input which waited is read again: the peer may have sent it at any time since.
+    /// Records that input is read again after a wait. The peer may have sent it at any time during
+    /// the wait.
     pub(crate) fn note_received_after_wait(&mut self, now: Now) {
         self.note_received(now);
         self.session.confirm_alive();
@@ -372,8 +375,9 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Pings the client while its input waits because of the rate limit. Pongs are not read then, so a missing one
-    /// has no consequence. But if the client has vanished, its machine answers the ping with a reset.
+    /// Pings the client while its input waits because of the rate limit. Pongs are not read during
+    /// that wait, so a missing pong has no consequence. But if the client has vanished, its machine
+    /// answers the ping with a reset.
     pub(crate) fn ping_while_throttled(&mut self, id: ConnectionId, shared: &mut Context) {
         if self.session.has_pings() {
             return self.ping_while_hook_pending(id, shared);
@@ -489,7 +493,7 @@ impl<S: Session> WebSocketStage<S> {
         self.phase != Phase::Open
     }
 
-    /// Handles that the connection has ended, for whatever reason.
+    /// Handles the end of the connection, whatever its reason.
     pub(crate) fn closed(&mut self, id: ConnectionId, shared: &mut Context) {
         match &self.side {
             SocketRole::Server(_) => shared.stats.sessions.sub(1),
@@ -629,7 +633,8 @@ impl<S: Session> WebSocketStage<S> {
     }
 }
 
-/// Returns the monotonic time in milliseconds whose low 32 bits these are; it has to be less than 49 days ago.
+/// Returns the monotonic time in milliseconds that has these low 32 bits. The time has to be less
+/// than 49 days ago.
 fn since(low_ms: u32, now: Now) -> u64 {
     now.mono_ms - u64::from((now.mono_ms as u32).wrapping_sub(low_ms)).min(now.mono_ms)
 }

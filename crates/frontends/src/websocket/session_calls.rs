@@ -21,7 +21,7 @@ impl<S: Session> WebSocketStage<S> {
         self.session.is_back_end()
     }
 
-    /// Returns whether messages are parts of an HTTP response.
+    /// Returns whether the session sends its messages as parts of an HTTP response.
     pub(crate) fn is_response(&self) -> bool {
         self.is_response
     }
@@ -150,17 +150,18 @@ impl<S: Session> WebSocketStage<S> {
         self.session.take_deadline_change()
     }
 
-    /// Handles that a suspended application handler has ended. Returns whether the session waited for one.
+    /// Handles the end of a suspended application handler. Returns whether the session waited for
+    /// one.
     pub(crate) fn app_ready(&mut self) -> bool {
         self.session.handle_app_ready()
     }
 
-    /// Handles that the outbox has room again.
+    /// Called when a full outbox has room again.
     pub(crate) fn drained(&mut self, id: ConnectionId, shared: &mut Context) {
         self.session.handle_drained(id, shared);
     }
 
-    /// Reports the end of the session to the session; only the first call has an effect.
+    /// Tells the session that it has ended; only the first call has an effect.
     pub(crate) fn handle_closed(
         &mut self,
         id: ConnectionId,

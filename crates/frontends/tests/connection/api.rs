@@ -249,8 +249,8 @@ fn more_frames_than_answers_may_be_open_are_all_answered() {
     });
     let far = world.user_at(1);
     let caller = world.open_on(0, INTERNAL, "/api/socket");
-    // Valid, invalid and binary messages alternate, in an order that shifts, so that each kind is the one that
-    // reaches the limit.
+    // Valid, invalid and binary messages alternate in an order that shifts, so that each kind
+    // reaches the limit once.
     for skip in 0..3 {
         let frames: Vec<u8> = (skip..4000 + skip)
             .flat_map(|n| match n % 3 {

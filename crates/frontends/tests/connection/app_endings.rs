@@ -272,7 +272,8 @@ fn an_application_gets_no_events_of_sessions_it_closed() {
         world.reset_all();
         world.check_empty();
     }
-    // An application that closes a session while handling its opening receives no later events of it either.
+    // An application that closes a session while handling its opening receives no later events of
+    // that session either.
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
     let handshake = handshake("/app/x?open=close", "");

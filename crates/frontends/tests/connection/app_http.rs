@@ -107,7 +107,7 @@ fn responses_are_framed_by_their_kind() {
         assert_eq!(notes.len(), 1, "{path}: {notes:?}");
         assert!(notes[0].text.contains("can't be written"), "{notes:?}");
     }
-    // The request determines whether the connection is kept alive: one of HTTP/1.0 closes it.
+    // The request determines whether the connection is kept alive: an HTTP/1.0 request closes it.
     let old = "GET /app/x HTTP/1.0\r\n\r\n";
     assert_eq!(
         responses(&world.ask(peer, old))[0].header("connection"),

@@ -73,7 +73,7 @@ fn queued_messages_are_limited_by_count() {
         assert_eq!(world.blocked(peer), None, "{n}");
         world.send(peer, &text(&format!("{n}")));
     }
-    // The queue is full, but the connection is blocked only when it has the next input.
+    // The queue is full, but the connection is blocked only once further input arrives.
     assert_eq!(world.blocked(peer), None);
     world.send(peer, &control(Opcode::Ping, b"not seen"));
     world.settle();
@@ -88,7 +88,8 @@ fn queued_messages_are_limited_by_count() {
     for n in QUEUED_MESSAGES_MAX..100 {
         world.send(peer, &text(&format!("{n}")));
     }
-    // Nothing is received only because the server does not read. The client is therefore neither pinged nor closed.
+    // The client is silent only because the server does not read. It is therefore neither pinged
+    // nor closed.
     world.advance(600_000);
     assert!(world.is_open(peer));
     assert_eq!(world.take(peer), b"");
@@ -138,8 +139,8 @@ fn each_of_many_handlers_may_wait() {
         assert_eq!(messages(&calls), [format!("wait {n}")]);
         assert!(world.end_wait(peer));
     }
-    // Only 15 messages are now left in the queue, so the Close frame after them is read, and they are passed right
-    // before the end.
+    // Only 15 messages are left in the queue now, so the Close frame after them is read. These
+    // messages are passed right before the end.
     world.settle();
     let calls = world.app_calls(peer);
     assert_eq!(messages(&calls).len(), 16);

@@ -473,7 +473,7 @@ fn hook_requests_carry_the_client_address() {
     assert_eq!(hook_requests[0].caller.transport, "websocket");
 }
 
-/// Services for which each user was disconnected after authentication began.
+/// Process services that report each user as disconnected after authentication began.
 struct Ending;
 
 impl ProcessServices for Ending {

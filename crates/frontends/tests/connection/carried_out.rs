@@ -46,8 +46,9 @@ fn take_output(world: &mut World, peer: Peer) -> Vec<String> {
     texts(&world.take(peer))
 }
 
-/// Runs `check` with every worker as the user's worker, the user's home, the channel's home, the caller's and the
-/// publisher's worker, each with two orders of turns.
+/// Runs `check` for all combinations of the worker of the user's connection, the user's home, the
+/// channel's home, and the caller's worker, each with two orders of turns. The publisher is on the
+/// worker after the caller's.
 fn everywhere(mut check: impl FnMut(&mut World, &str, &str, [usize; 3], &[usize])) {
     let orders = [[0, 1, 2], [2, 1, 0]];
     for user_home in 0..WORKERS {
@@ -149,8 +150,8 @@ fn in_a_batch_each_command_sees_what_those_before_it_have_done() {
                 let one = json!({ "user": user, "channel": channel });
                 let say = |data: &str| json!({ "publish": { "channel": channel, "data": data } });
                 let order = &[0, 1, 2][..workers];
-                // A publication is answered when it is on its way to subscribers, so they have it before they are
-                // affected by the next batch.
+                // A publication is answered once it has been sent to the subscribers' workers, so
+                // subscribers receive it before the next batch affects them.
                 let batches = [
                     (
                         json!([say("early"), { "subscribe": one }, say("one"), say("two")]),

@@ -239,7 +239,7 @@ fn commands_that_fail_say_why() {
             "{command}"
         );
     }
-    // A client unsubscribes from a channel to which it is not subscribed, which has the same reply.
+    // An unsubscribe command gets the same reply if the client is not subscribed to the channel.
     let received = ask(
         &mut world,
         peer,

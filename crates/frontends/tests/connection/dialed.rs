@@ -1,4 +1,5 @@
-//! Outbound connections of applications. The peer is the server, and its bytes arrive in any split.
+//! Outbound connections of applications. The peer is the server, and its bytes arrive in arbitrary
+//! pieces.
 
 use veche_frontends::{AppId, ClientOptions, DialCommand, DialId};
 use veche_proto::http::{HeadLimits, parse_head};
@@ -216,8 +217,8 @@ fn each_frame_has_a_mask_of_its_own() {
     }
 }
 
-/// Messages are received even while the peer does not read: if both ends waited for the other to read, neither would
-/// continue.
+/// Messages are received even while the peer does not read: if each end waited for the other to
+/// read, both would be stuck.
 #[test]
 fn a_server_that_does_not_read_is_still_read() {
     let mut world = World::new(Options::default());

@@ -192,7 +192,8 @@ fn a_connection_is_closed_with_the_code_that_is_wanted() {
     let got = server_messages(&world.take(peer));
     assert_eq!(got.len(), 1);
     assert!(format!("{got:?}").contains("4321") && format!("{got:?}").contains("enough"));
-    // Clients of a push route have no client id that the call could name, so it closes none.
+    // Clients of a push route have no client id, so a call that names a client id closes none of
+    // them.
     let peer = world.open(1, "/ws?user=bob");
     let another = json!({ "user": "bob", "client": "somebody" });
     assert_eq!(

@@ -45,7 +45,8 @@ fn lines_arrive_however_they_are_split_and_ended() {
             world.settle();
             assert_eq!(world.take(back_end), b"", "no response yet");
             assert!(world.is_closed(back_end));
-            // Publications are ordered per target; on a single worker the order is that of the lines.
+            // Publications are ordered per target. On a single worker, they have the order of the
+            // lines.
             let mut got = server_messages(&world.take(ann));
             let mut expected = vec![
                 ServerMessage::Text("one".into()),
@@ -210,7 +211,8 @@ fn a_first_line_that_is_no_object_ends_the_connection() {
     }
 }
 
-/// The first byte decides that input can't be a JSON object, so it is refused before its line ends.
+/// The first byte shows that the input can't be a JSON object, so the input is refused before its
+/// line ends.
 #[test]
 fn input_that_can_be_no_object_is_refused_at_once() {
     let mut world = World::new(Options::default());

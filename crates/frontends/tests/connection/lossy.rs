@@ -30,7 +30,8 @@ fn body(channel: &str, number: u32) -> String {
     format!("{:<100}", format!("{channel}{number}"))
 }
 
-/// Returns the numbers of dropped publications: those that were the oldest, and those that later ones replaced.
+/// Returns the numbers of publications that were dropped as the oldest, and that were replaced by
+/// later ones.
 fn dropped(world: &World) -> (u64, u64) {
     let [oldest, replaced, _] = &world.stats(0).publications_dropped;
     (oldest.read(), replaced.read())

@@ -175,8 +175,8 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     assert_eq!(process.take(), [format!("begins 10.0.0.3 at {now_ms}")]);
     world.reset(peer);
     assert_eq!(process.take(), [""; 0], "it was never counted");
-    // The address had capacity when the handshake was checked, but not when the connection was counted: another one
-    // was counted in between.
+    // The address had capacity when the handshake was checked, but not when the connection was
+    // counted: another connection was counted in between.
     let peer = world.connect(0, PUBLIC);
     let bytes = world.ask(peer, handshake_for("10.0.0.2"));
     let (head, rest) = response(&bytes, true);

@@ -58,8 +58,8 @@ fn sensible() -> impl Strategy<Value = (u16, Vec<u8>)> {
     ]
 }
 
-/// Sends bytes, with a seed in random pieces; returns all output, and whether the connection was open after them.
-/// Turns run after some pieces only.
+/// Sends bytes, in random pieces if there is a seed, and runs turns after some of the pieces.
+/// Returns all output, and whether the connection was still open at the end.
 fn answers(listener: u16, bytes: &[u8], seed: Option<u64>) -> (Vec<u8>, bool) {
     let mut world = World::new(Options {
         workers: 2,

@@ -32,7 +32,7 @@ fn a_context_is_agreed_on_while_there_is_room_for_it() {
     };
     let (first, agreed) = open(OFFER);
     assert_eq!(agreed, SMALL);
-    // A client's context of 32 KiB exceeds the budget, so none is negotiated for the client.
+    // A client's context of 32 KiB exceeds the budget, so no client context is negotiated.
     let (_, agreed) = open("Sec-WebSocket-Extensions: permessage-deflate\r\n");
     assert_eq!(agreed, "permessage-deflate; client_no_context_takeover");
     let (_, agreed) = open(OFFER);
@@ -44,7 +44,7 @@ fn a_context_is_agreed_on_while_there_is_room_for_it() {
     world.finish(first);
     world.settle();
     assert_eq!(budget.bytes(), 4096);
-    // The connection was negotiated without a context of the client; the server keeps one.
+    // The negotiation permits no context of the client, but the server keeps its own.
     let echo = world.ask(last, HELLO);
     assert_eq!(echo, b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\0");
     assert!((4097..=4096 + 64).contains(&budget.bytes()));

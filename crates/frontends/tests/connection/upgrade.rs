@@ -66,7 +66,7 @@ fn valid_and_invalid_handshakes() {
         assert_eq!(opened, u64::from(*status == 101), "{target}");
         assert_eq!(world.stats(0).sessions.read(), opened, "{target}");
         if *status != 101 && *status != 400 {
-            // A refused handshake is an ordinary request, after which the connection serves others.
+            // A refused handshake is an ordinary request: the connection serves further requests.
             assert_eq!(
                 statuses(&world.ask(peer, get("/files/hello.txt"))),
                 [200],

@@ -93,8 +93,8 @@ fn after_the_clients_fin_nothing_keeps_the_transport() {
     world.check_empty();
 }
 
-/// The FIN arrives while the echo of the first message is unsent and that of the last is not yet passed to the
-/// transport.
+/// The FIN arrives while the echo of the first message is unsent, and the echo of the last message
+/// is not yet passed to the transport.
 #[test]
 fn a_message_right_before_fin_is_echoed() {
     let mut world = World::new(Options::default());
@@ -175,7 +175,7 @@ fn a_session_without_messages_is_closed_where_that_is_wanted() {
         &server_messages(&world.take(receiver))[..],
         [ServerMessage::Text(_), ServerMessage::Close(Some(1001), _)]
     ));
-    // If the client answers it, the server closes the transport at once.
+    // If the client answers the Close frame, the server closes the transport at once.
     world.ask(receiver, close(Some(1001), ""));
     assert!(!world.is_open(receiver));
     world.finish(receiver);

@@ -40,7 +40,8 @@ pub enum AppCall {
     /// The decision on a handshake was requested; the text has the path, the user and the parameters.
     Handshake(String),
     Opened(String),
-    /// An outbound connection was opened, with the application's number for it, or failed.
+    /// An outbound connection was opened (with the application's number for it) or failed (with the
+    /// reason).
     Dialed(Result<u64, String>),
     Message(MessageKind, Vec<u8>),
     /// The application sent messages until the outbox was not ready for more: their number, and the result of the

@@ -54,7 +54,8 @@ impl Client {
         (!self.is_closed && self.timer_ms != u64::MAX).then_some(self.timer_ms)
     }
 
-    /// Passes bytes of the server to the client, which reads at once as many as it may.
+    /// Passes bytes of the server to the client, which immediately reads as many as its window
+    /// permits.
     pub(super) fn write(&mut self, bytes: &[u8], now_ms: u64) {
         let read = match self.unsent.is_empty() {
             true => bytes.len().min(self.window),

@@ -284,7 +284,8 @@ impl World {
             .expect("endless")
     }
 
-    /// Advances the time. Deadlines fire in their order, and the world runs turns until it is idle after each.
+    /// Advances the time. Deadlines fire in chronological order, and after each one turns run until
+    /// the world is idle.
     pub fn advance(&mut self, ms: u64) {
         let end = self.now_ms + ms;
         loop {

@@ -496,7 +496,8 @@ fn push(path: &str) -> Route {
     route(path, protocol("push"))
 }
 
-/// Time limit in milliseconds of applications on routes with `timed` in their path; others have none.
+/// Time limit in milliseconds of applications on routes with `timed` in their path. Other routes
+/// have no limit.
 pub const TIMEOUT_MS: u64 = 60_000;
 
 fn app(path: &str, app: AppId) -> Route {

@@ -1,4 +1,4 @@
-//! The calls of the hub, which are those of the trait [`Engine`].
+//! The implementation of [`Engine`], which the hub calls.
 
 use std::sync::Arc;
 

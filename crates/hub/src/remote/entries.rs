@@ -24,7 +24,8 @@ pub(super) struct ChannelEntry {
     /// Whether the store may have lost data or been replaced since the last comparison. If so, items are held until the
     /// next one.
     pub(super) is_unsure: bool,
-    /// Whether an item of an unknown epoch has arrived and the store was asked for the channel's epoch.
+    /// Whether an item of an unknown epoch has arrived, and the answer of the store about the
+    /// channel's epoch is pending.
     pub(super) is_in_doubt: bool,
     /// Whether an item or answer about the channel has arrived since the last periodic check.
     pub(super) is_fresh: bool,

@@ -163,9 +163,10 @@ impl RemoteEngine {
         }
     }
 
-    /// Handles that the feed of a wildcard channel was interrupted and continues. Meanwhile any of its channels may
-    /// have had publications, including channels unknown to this node. The wildcard subscribers have no position by
-    /// which they could notice that, so the interruption counts as a loss.
+    /// Handles an interruption of a wildcard channel's feed, which continues now. Publications
+    /// of any channel that it covers may have been missed, even of channels unknown to this node.
+    /// Wildcard subscribers have no position by which they could notice that, so the interruption
+    /// counts as a loss.
     fn handle_repeated_subscription(&mut self, wildcard: &Arc<str>) {
         let place = self.entries.find(wildcard);
         let entry = place.and_then(|place| self.entries.get(place));
@@ -226,7 +227,7 @@ impl RemoteEngine {
         match entry.feed {
             FeedState::Placing(_) => return entry.hold(item, id),
             FeedState::Live if entry.is_unsure => return entry.hold(item, id),
-            // The channel is not subscribed any more: the item was in flight.
+            // The channel is no longer subscribed: the item was in flight.
             FeedState::Off | FeedState::Begun(_) => return,
             FeedState::Live => {}
         }
@@ -303,12 +304,13 @@ impl RemoteEngine {
         self.waiting_bytes -= publish.data.len();
         let entry = slot.and_then(|slot| self.entries.get_mut(slot));
         if let (Published::Done(Some(position), nodes), Some(entry)) = (result, entry) {
-            // If an earlier attempt has stored the publication, it is unknown with which id.
+            // If an earlier attempt has stored the publication, the id under which it is stored is
+            // unknown.
             let id = nodes.and_then(|_| id_of(&publish.data)).unwrap_or_default();
             let is_followed = entry.feed == FeedState::Live;
             if position.epoch == entry.epoch {
-                // The store is compared with the known position: it must have an id, and must not change while the entry
-                // is unsure.
+                // The known position is later compared with the store, so it must have an id, and
+                // must not change while the entry is unsure.
                 if !entry.is_unsure && id != 0 {
                     entry.note_known(position.offset, id);
                 }
@@ -325,7 +327,8 @@ impl RemoteEngine {
         });
     }
 
-    /// Handles the result of a comparison. If it was the one after a restart of the store, held items are passed on.
+    /// Handles the result of a comparison. If the comparison was due to a restart of the store,
+    /// held items are passed on.
     fn compared(&mut self, check: &Check, found: Found) {
         self.checked(check, found);
         if check.is_verifying
@@ -391,8 +394,8 @@ impl RemoteEngine {
                 let item = item_of(Arc::clone(&check.channel), publication, top, before);
                 self.emit(place, item, id);
             }
-            // The comparison did not name the last item seen in the feed, so the store has not returned the item after
-            // it: repeat it.
+            // The comparison did not name the last item seen in the feed, so the store has not
+            // returned the item after that one. The comparison is repeated.
             None if check.seen.is_none_or(|(seen, _)| seen.offset >= top.offset) => {
                 self.check(place, false);
             }
@@ -482,9 +485,9 @@ impl RemoteEngine {
         }
     }
 
-    /// Handles an epoch that is not the channel's current one: either the next epoch, or that of a replaced server. The
-    /// store is asked for its epoch. The answer also contains the id of the latest publication, which later comparisons
-    /// need.
+    /// Handles an epoch that is not the channel's current one: either the next epoch, or the epoch
+    /// of a replaced server. The channel's epoch is then requested from the store. The answer also
+    /// contains the id of the latest publication, which later comparisons need.
     fn note_other_epoch(&mut self, place: u32, epoch: Epoch) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -513,7 +516,7 @@ fn item_of(
     }
 }
 
-/// Decodes the publications of a read, each after its offset and with its position; `None` for a malformed one.
+/// Decodes the publications of a read, each with its offset. A malformed publication yields `None`.
 fn publications(
     epoch_of: Position,
     entries: Vec<(u64, Bytes)>,

@@ -9,8 +9,8 @@ use crate::engine::{Catalog, EngineReply, EngineReport, MemberChange, QueryConte
 use crate::{ClientInfo, FeedEvent, MEMBERS_MAX, PresenceError, PresenceStats};
 
 impl RemoteEngine {
-    /// Records in the store that a member has joined or left. If presence counts users, the store is asked whether
-    /// other nodes have the same user, and the reply is deferred.
+    /// Records in the store that a member has joined or left. If presence counts users, also
+    /// queries whether other nodes have the same user, and the reply is deferred.
     pub(super) fn change_member(&mut self, change: &MemberChange<'_>) -> EngineReply<bool> {
         let is_asking = change.is_by_user && change.is_announced;
         let notice = is_asking.then(|| change.context());

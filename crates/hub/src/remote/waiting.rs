@@ -53,7 +53,7 @@ impl<T> Waiting<T> {
         fits(first).then(|| self.take(ticket)).flatten()
     }
 
-    /// Iterates over the entries after their tickets, oldest first.
+    /// Iterates over the entries with their tickets, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         let tickets = self.first..;
         let places = tickets.zip(&self.places);

@@ -114,7 +114,7 @@ fn the_heaviest_publisher_is_evicted_first() {
     for channel in 0..100 {
         streams.open(channel, 8, 0);
     }
-    // The publications of ann, which must not be evicted for mallory's flood, are the oldest.
+    // The oldest publications are ann's. They must not be evicted because of mallory's flood.
     for _ in 0..50 {
         publish_as(&mut streams, 0, "ann", 1_000);
     }
@@ -219,7 +219,8 @@ fn a_budget_is_for_its_namespace_alone() {
     assert_eq!(kept(&streams, 0), 10);
     let still = (1..100).map(|index| kept(&streams, index)).sum::<usize>();
     assert_eq!(still, others);
-    // The namespace has no budget of its own any more: after the next scan its stream counts to the common one.
+    // The namespace no longer has its own budget. After the next scan its stream counts against the
+    // common budget.
     streams.set_budgets(40_000, std::iter::empty());
     let held = streams.held();
     let look = |streams: &mut Streams, history: HistoryOptions| {
@@ -276,7 +277,8 @@ fn only_the_heaviest_accounts_are_evicted() {
                 let after = weights(&streams);
                 let most = before.iter().max().copied().unwrap_or_default();
                 for (before, after) in before.iter().zip(after) {
-                    // An account takes some bytes in addition to those of its streams.
+                    // The margin of 1,000 bytes covers what an account uses in addition to its
+                    // streams.
                     let is_heavy = 3 * (before + 1_000) >= 2 * most;
                     assert!(after == *before || is_heavy, "{seed}: {before} of {most}");
                 }

@@ -30,7 +30,7 @@ pub(crate) struct TestOutlet {
     given: BTreeMap<u32, Vec<(String, u64)>>,
     pub(crate) answers: Vec<HubReply>,
     pub(crate) lost: Vec<u32>,
-    /// The payloads of preceding publications that came with deliveries.
+    /// The payloads of preceding publications, which deliveries carry for delta compression.
     pub(crate) previous: Vec<String>,
 }
 

@@ -94,8 +94,8 @@ pub(crate) fn stored<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(bench.published.len(), 1);
 }
 
-/// A subscriber that returns after any of the items gets all later ones. One with an offset beyond the top learns that
-/// it can't be recovered.
+/// A subscriber that returns after any of the items recovers all later items. A subscriber whose
+/// offset is beyond the top learns that it can't recover.
 pub(crate) fn join<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     for number in 0..5 {
@@ -178,7 +178,8 @@ pub(crate) fn handed<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(published.receivers, expected);
 }
 
-/// The publications of a history read link up with those of the feed, even if more are published meanwhile.
+/// A history read and the feed connect without a gap or an overlap, even if more is published
+/// during the read.
 pub(crate) fn chain<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     for round in 0..20 {
@@ -234,7 +235,8 @@ pub(crate) fn presence<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(bench.presence(), (names, (3, 2)));
 }
 
-/// The channel's first subscriber and the loss of its last one are events of the channel.
+/// A channel reports an event when its first subscriber arrives and when its last subscriber
+/// leaves.
 pub(crate) fn occupancy<E: Driven>(mut bench: Bench<E>) {
     bench.set_rooms(NamespaceOptions {
         event_level: EventLevel::Occupancy,

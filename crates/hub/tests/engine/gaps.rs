@@ -123,7 +123,8 @@ fn a_failed_publication_can_be_repeated() {
 fn retry_with(broken: Broken) {
     let mut bench = bench(broken);
     bench.hub.engine().is_mute = true;
-    // If the publisher sets no idempotency key, the engine repeats the publication under a key that it has generated.
+    // If the publisher sets no idempotency key, the engine retries the publication with a key that
+    // it has generated.
     bench.publish_and_settle("a");
     let keyed = || veche_hub::PublishOptions {
         idempotency_key: Some("key".into()),
@@ -133,8 +134,8 @@ fn retry_with(broken: Broken) {
     bench.settle();
     assert_eq!((bench.failed, bench.published.len()), (1, 1));
     bench.hub.engine().is_mute = false;
-    // With a key, the publisher repeats the publication. It was stored at the first attempt, so it is skipped with the
-    // position of the stored one.
+    // With a key, the publisher itself retries. The first attempt was stored, so the retry is
+    // skipped and its reply has the position of the stored publication.
     bench.publish_with("b", Some(keyed()));
     bench.settle();
     let second = bench.published.pop().expect("it is answered");

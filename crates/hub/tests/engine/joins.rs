@@ -140,7 +140,8 @@ fn follow_fails() {
     }
 }
 
-/// A subscriber that leaves while its refusal is in flight is not counted and gets no reply.
+/// A subscriber that leaves while the refusal of its subscription is in flight is not counted and
+/// gets no reply.
 #[test]
 fn follow_fails_for_one_that_has_left() {
     let mut pair = Pair::new(1);
@@ -160,7 +161,8 @@ fn follow_fails_for_one_that_has_left() {
     );
 }
 
-/// Subscribers that return at the same time share a read. One more read is made for those that have missed more.
+/// Subscribers that return at the same time share a read of the history. Those that have missed
+/// more than this read covers share a second one.
 #[test]
 fn share() {
     let (mut pair, offsets) = filled();
@@ -193,7 +195,7 @@ fn join_during_live_publications() {
     for number in 10..15 {
         pair.publish(KEPT, &number.to_string());
     }
-    // The result of the read, which was requested before the publications, arrives after them.
+    // The read was requested before the publications, but its result arrives after them.
     let home = pair.home(KEPT);
     pair.engine(KEPT).delay_chains();
     pair.settle();
@@ -315,7 +317,8 @@ fn join_without_history() {
     assert_eq!(pair.offsets(1).0.len(), 1);
 }
 
-/// If only the latest publication is stored, a returning subscriber receives it unless it has it.
+/// If only the latest publication is stored, a returning subscriber receives it unless the
+/// subscriber already has it.
 #[test]
 fn join_where_the_latest_is_kept() {
     let mut pair = Pair::new(5);
@@ -333,7 +336,8 @@ fn join_where_the_latest_is_kept() {
     assert_eq!(pair.offsets(3), (Vec::new(), Some(true)));
 }
 
-/// The channel loses its history while a subscription waits for a read: it is confirmed without history.
+/// If the channel loses its history while a subscription waits for a read, the subscription is
+/// confirmed without history.
 #[test]
 fn join_of_a_channel_that_remembers_no_more() {
     let (mut pair, offsets) = filled();

@@ -294,7 +294,7 @@ impl Model {
         self.answers.push_back(answer);
     }
 
-    /// Records occupancy as the script of the engine on Redis does, for a single node.
+    /// Records occupancy for a single node, as the Lua script of the Redis engine does.
     fn occupy(&mut self, order: &Occupancy) -> (bool, u64) {
         let is_known = self.occupied.contains(&order.channel);
         if order.is_occupied {

@@ -123,8 +123,8 @@ fn ignored_messages_are_counted() {
     assert_eq!(bench.outlet.texts(1), ["a", "a"]);
 }
 
-/// A read without a limit requests one publication more than a reply may contain. If that one is returned, there are
-/// too many.
+/// A read without a limit requests one publication more than a reply may contain. If the store
+/// returns that many, the hub refuses the read.
 #[test]
 fn reads_beyond_the_limit_are_refused() {
     let mut bench = bench();
@@ -202,7 +202,8 @@ fn an_engine_without_channels_needs_no_maintenance() {
     assert!(!engine.has_maintenance());
 }
 
-/// Whether a channel that recovers its latest publication has one is known only after its history was read.
+/// In a channel that recovers its latest publication, only a read of the history shows whether
+/// there is a latest publication.
 #[test]
 fn only_an_empty_channel_is_reported_as_empty() {
     let options = || NamespaceOptions {
@@ -241,7 +242,7 @@ fn only_an_empty_channel_is_reported_as_empty() {
     }
 }
 
-/// A request without a connection fails at the fifth maintenance.
+/// A request that waits without a connection fails at the fifth maintenance run.
 #[test]
 fn requests_without_a_connection_fail_after_a_while() {
     let mut bench = bench();
@@ -264,8 +265,8 @@ fn requests_without_a_connection_fail_after_a_while() {
     assert_eq!(bench.outlet.answers.len(), 1);
 }
 
-/// The time that a request has waited with a connection does not count: when the connection is lost, the request waits
-/// for the next one.
+/// The time that a request waits while connected does not count towards its timeout: after the
+/// connection is lost, the full timeout applies.
 #[test]
 fn a_wait_with_a_connection_does_not_count() {
     let mut bench = bench();

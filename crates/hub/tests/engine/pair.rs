@@ -84,7 +84,8 @@ pub(crate) fn publication(text: &str) -> Publication {
     }
 }
 
-/// Returns the known positions of a subscriber, one for each of these offsets, of any epoch.
+/// Returns a subscriber's known positions, one for each of these offsets. Their epoch is
+/// unspecified, so it matches any epoch.
 pub(crate) fn since(offsets: &[u64]) -> Option<Arc<[Since]>> {
     let since = |offset: &u64| Since {
         epoch: None,

@@ -91,8 +91,8 @@ fn an_item_that_a_restart_has_lost_is_fetched() {
     let seen = check.seen.map(|(seen, _)| seen);
     assert_eq!((check.is_verifying, seen), (true, Some(at(1, 3))));
     let orders = tell(&mut bench, found(check.ticket, at(1, 3), 9, None));
-    // The first comparison names the confirmed position, after which the store has nothing. The second one names the
-    // position of the feed, after which the store has the item.
+    // The first comparison was with the confirmed position; the store has nothing after it. The
+    // second comparison is with the feed's position; the store has the item after it.
     let check = check_of(&orders);
     let seen = check.seen.map(|(seen, _)| seen);
     assert_eq!((check.is_verifying, seen), (false, Some(at(1, 0))));
@@ -179,8 +179,8 @@ fn items_go_on_with_the_connection() {
     assert_eq!(bench.outlet.offsets(1), [3]);
 }
 
-/// A repeated publication states the position that the channel had reached before the first attempt, with its epoch:
-/// after a loss of data, the store assigns low offsets again.
+/// A repeated publication states the channel's position before the first attempt, including the
+/// epoch: after it loses data, the store assigns low offsets again.
 #[test]
 fn a_repetition_names_the_epoch_of_its_offset() {
     let mut bench = bench();
@@ -280,8 +280,8 @@ fn items_of_a_server_that_has_ended_are_dropped() {
     assert_eq!(bench.outlet.offsets(1), [3, 5]);
 }
 
-/// The store may be rolled back to a time before the channel's epoch. Each order therefore contains another new epoch,
-/// so that a repeated order does not begin the same epoch again.
+/// The store may be rolled back to a time before the channel's epoch began. Each order therefore
+/// proposes a different new epoch, so that a repeated order does not begin the same epoch twice.
 #[test]
 fn a_repeated_order_begins_an_epoch_of_its_own() {
     let mut bench = begun();
@@ -327,8 +327,9 @@ fn a_repetition_differs_from_its_lost_first_attempt() {
     }
 }
 
-/// If an earlier attempt has stored a publication, its id is unknown, so the store is compared with the publication
-/// before it, whose id is known. A publication that was stored by the last attempt has the id of that attempt.
+/// If an earlier attempt stored the publication, the id in the store is unknown. The store is then
+/// compared with the preceding publication, whose id is known. If the last attempt stored the
+/// publication, its id is that of the last attempt.
 #[test]
 fn the_store_is_compared_with_a_publication_of_known_id() {
     for (nodes, offset) in [(None, 3), (Some(1), 5)] {
@@ -347,7 +348,8 @@ fn the_store_is_compared_with_a_publication_of_known_id() {
     }
 }
 
-/// A subscription begins at a publication whose id the store did not tell. The feed tells it.
+/// A subscription begins at a publication whose id the store did not report. The id is learned from
+/// the feed.
 #[test]
 fn the_feed_tells_an_unknown_id() {
     let mut bench = begun();

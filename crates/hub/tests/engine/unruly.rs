@@ -16,7 +16,8 @@ use veche_hub::{
     SubscribeOptions, SubscribeOutcome,
 };
 
-/// The clause of the contract that the engine breaks, so that the clause's test is seen to fail.
+/// The clause of the contract that the engine breaks on purpose, to prove that the clause's test
+/// can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     Nothing,
@@ -70,7 +71,7 @@ pub(crate) struct Unruly {
     ready: Vec<EngineReport>,
     /// Whether the feed loses, repeats and reorders items.
     pub(crate) is_lossy: bool,
-    /// The number of the next items that are lost.
+    /// How many of the next items the feed loses.
     pub(crate) losing: usize,
     /// Whether stored publications are dropped before they are read.
     pub(crate) is_forgetful: bool,
@@ -228,7 +229,7 @@ impl Unruly {
         self.delays_chains = true;
     }
 
-    /// Returns whether anything but results of reads is in flight.
+    /// Returns whether anything except results of reads is in flight.
     pub(crate) fn has_more_than_chains(&self) -> bool {
         self.under_way.iter().any(|one| !is_chain(one))
     }
@@ -406,7 +407,8 @@ impl Engine for Unruly {
             match (key, self.broken) {
                 // Breaks the clause `retry`: stores a publication without a key a second time.
                 (None, Broken::Retry) => position = self.store(slot, publication),
-                // The engine repeats the publication under a key of its own, so it is stored once.
+                // The engine retries the publication with a generated key, so the publication is
+                // stored once.
                 (None, _) => {}
                 (Some(key), _) => {
                     self.of(slot).keys.insert(key, position);

@@ -1,4 +1,5 @@
-//! Joins and leaves: the limits of the queue and of one turn, and the room that items without subscribers free.
+//! Joins and leaves: the limits of the queue and of one turn, and the queue space that is freed
+//! when items have no subscribers left.
 
 use std::sync::Arc;
 

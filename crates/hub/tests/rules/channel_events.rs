@@ -119,7 +119,8 @@ fn an_empty_channel_is_reported_once_a_second_however_often_clients_subscribe() 
     let expected = ["open:1 Empty at 0", "open:2 Empty at 0"];
     assert_eq!(empty(&mut node), expected);
     assert!(node.hub.needs_maintenance());
-    // Both channels are found empty again. Only `open:1` is reported again: a publication was made to the other one.
+    // Both channels are found empty again. Only `open:1` is reported again, because `open:2` has
+    // received a publication.
     for (session, channel) in [(0, "open:1"), (2, "open:2")] {
         node.subscribe(session, channel);
     }

@@ -21,7 +21,8 @@ fn fill(node: &mut Node, count: u32) {
     }
 }
 
-/// Returns the memory of `count` streams whose publications were removed, in bytes.
+/// Returns the memory in bytes that `count` streams still use after their publications were
+/// removed.
 fn bytes_of_empty(count: u32) -> u64 {
     let mut node = Node::alone();
     fill(&mut node, count);
@@ -99,7 +100,7 @@ fn closed_streams_add_no_expiry_calls() {
         node.hub.maintain();
     }
     assert_eq!(node.hub.gauges().history_bytes, 0);
-    // As many streams as one call scans at least.
+    // Creates as many streams as one call scans at least.
     let left = LOOK_MIN;
     fill(&mut node, left);
     let bytes = node.hub.gauges().history_bytes;
@@ -245,7 +246,7 @@ fn a_budget_met_exactly_closes_no_stream() {
         node.page(&format!("kept:{number}"));
     }
     let bytes = node.hub.gauges().history_bytes as usize;
-    // Streams without publications may take a quarter of the limit, in addition to it.
+    // In addition to the limit, streams without publications may use a quarter of it.
     for (bytes_max, streams) in [(4 * bytes + 4, 3), (4 * bytes, 3), (4 * bytes - 1, 0)] {
         node.hub.set_history(Arc::new(namespaces()), bytes_max);
         node.hub.maintain();

@@ -338,7 +338,7 @@ impl Node {
         }
     }
 
-    /// Receives a publication by a session of another worker.
+    /// Receives a publication that a session of another worker has sent.
     pub(crate) fn publish_from(&mut self, worker: WorkerId, text: &'static str, channel: &str) {
         let payload = Payload {
             kind: PayloadKind::Text,
@@ -402,7 +402,7 @@ pub(crate) fn member(user: &str, client: &str) -> SubscribeOptions {
     }
 }
 
-/// Returns options of a subscriber that returns and knows this offset, of any epoch.
+/// Returns the options of a returning subscriber that knows this offset, in any epoch.
 pub(crate) fn back_from(offset: u64) -> SubscribeOptions {
     let since = Since {
         epoch: None,

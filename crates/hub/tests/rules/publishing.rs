@@ -216,7 +216,8 @@ fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
     let given = &node.outlet.given[0];
     assert_eq!((&*given.text, given.previous.as_deref()), ("b", Some("a")));
     assert_eq!(node.outlet.done, [(home, HubMessageClass::Deliver)]);
-    // The last subscriber has left, but its message has not reached the home yet. The delivery only returns its credit.
+    // The last subscriber has left, but the home has not processed its unsubscription yet. The
+    // delivery only returns its credit.
     node.unsubscribe(0, &away);
     node.receive(home, deliver(&away));
     assert_eq!((node.outlet.given.len(), node.outlet.done.len()), (1, 2));

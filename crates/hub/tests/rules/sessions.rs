@@ -126,7 +126,8 @@ fn departed_subscribers_are_not_listed() {
     for index in 0..20 {
         node.subscribe(index, "chat");
     }
-    // While publications are queued, the places of departed subscribers are kept, but not counted.
+    // While publications are queued, the list entries of departed subscribers are kept but not
+    // counted.
     node.put("a", "chat");
     for index in 0..17 {
         node.unsubscribe(index, "chat");

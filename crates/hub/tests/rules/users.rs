@@ -188,7 +188,8 @@ fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_cha
         assert!(node.outlet.sent.iter().all(all_settle));
         assert_eq!(node.outlet.sent.len(), mails as usize);
     }
-    // As an affected home, acknowledges a command of a caller on another worker.
+    // This worker is the home of an affected channel. It acknowledges a command whose caller is on
+    // another worker.
     node.outlet.sent.clear();
     let caller = Caller {
         worker: FAR,

@@ -80,7 +80,7 @@ fn channels_with_subscribers_are_listed_by_their_home() {
     assert_eq!(asked.collect::<Vec<_>>(), [NEAR, FAR, SOURCE]);
     assert_eq!(sorted(&list(&mut node, &one).0), [(one.clone(), 2)]);
 
-    // A list request of another worker is answered with the channels homed here.
+    // A list request from another worker is answered with the channels whose home is this worker.
     node.outlet.sent.clear();
     let mail = HubMessage::List {
         pattern: Arc::new(Glob::new(&one).expect("a pattern")),
@@ -254,7 +254,7 @@ fn publication_info_is_counted_to_the_byte() {
     };
     for (info, expected) in rows {
         let more = bytes(Some(info.clone())) - bytes(None);
-        // The account of the publisher takes the bytes of the user's name in addition.
+        // The account of the publisher additionally stores the user's name.
         let user = info.client.as_ref().map_or(0, |client| client.user.len());
         assert_eq!(more, (expected + user) as u64, "{info:?}");
     }

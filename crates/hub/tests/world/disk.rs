@@ -31,7 +31,7 @@ pub(crate) struct Kept {
 }
 
 impl Disk {
-    /// Starts with empty queues for a new process; the stored streams stay.
+    /// Starts a new process with empty queues. The stored streams are kept.
     pub(crate) fn begin(&mut self, workers: u16) {
         self.logs = (0..workers).map(|_| Log::default()).collect();
     }

@@ -21,7 +21,7 @@ use port::Port;
 /// How the credits of a lane are counted.
 #[derive(Clone, Copy)]
 pub(crate) enum Lanes {
-    /// Publications and deliveries have a pool each, of this many credits.
+    /// Publications and deliveries each have their own pool of this many credits.
     Apart { credits: usize },
     /// There is one pool of this many credits; publications may use only half of it.
     Shared { credits: usize },
@@ -331,7 +331,7 @@ impl World {
         );
     }
 
-    /// Checks that each subscriber has received its channel's publications since it registered, up to the last, gapless.
+    /// Checks that each subscriber has received all publications since its registration, in order.
     pub(crate) fn check_sequences(&self) {
         for (channel, order) in &self.wires.orders {
             for worker in self.workers() {
@@ -418,7 +418,7 @@ impl World {
         assert_eq!(found, totals, "channels, users, subscriptions");
     }
 
-    /// Checks that all connections of a user execute a disconnect, are counted in the reply, and then lose subscriptions.
+    /// Checks that a disconnect of a user reaches, counts and unsubscribes all its connections.
     pub(crate) fn check_disconnect(&mut self, random: &mut fastrand::Rng) {
         for worker in self.workers() {
             let channel = if worker.0 % 2 == 0 {
@@ -493,7 +493,7 @@ impl World {
         self.settle(&mut fastrand::Rng::with_seed(2));
         self.check_disk();
         for hub in &mut self.hubs {
-            // Publications expire first and positions later; both only after the grace period of a restored process.
+            // Publications expire first, then positions, both after the grace period of a restore.
             for wall_ms in [1_000, 61_000] {
                 hub.set_now(Now {
                     mono_ms: 3_600_000,

@@ -154,8 +154,8 @@ impl Outlet for Port<'_> {
             .get_mut(ticket)
             .expect("members have a life");
         assert!(life.answered, "delivered before the answer");
-        // The payload of the preceding publication must be the one that the receiver got, if it received that
-        // publication.
+        // If the receiver received the preceding publication, the delivery must carry the same
+        // payload for it.
         if let Some(previous) = delivery.previous
             && let (Some(Some(last)), Some(here)) = (life.positions.last(), delivery.position)
             && last.offset + 1 == here.offset
@@ -172,7 +172,8 @@ impl Outlet for Port<'_> {
         match answer {
             HubReply::Subscribed(joined) => {
                 if self.wires.lives[&ticket].since.is_none() {
-                    // The home is on this worker, so it sent no message in which the registration could be seen.
+                    // The home is on this worker, so no message has shown the registration to the
+                    // model.
                     self.wires.register(ticket);
                 }
                 let life = self.wires.lives.get_mut(&ticket).expect("a ticket of ours");
@@ -191,7 +192,7 @@ impl Outlet for Port<'_> {
                 life.joined = joined;
             }
             HubReply::Published(published) => {
-                // The home is on this worker, so it sent no message in which the acceptance could be seen.
+                // The home is on this worker, so no message has shown the acceptance to the model.
                 self.wires.take_in(ticket);
                 assert!(
                     self.wires.published.remove(&ticket).is_some(),

@@ -15,10 +15,11 @@ use crate::cache::AnswerDigest;
 /// The response header with the user; a JSON body may contain `user` instead.
 pub(super) const USER_HEADER: &str = "x-veche-user";
 
-/// The response header with the expiry in seconds since 1970; a JSON body may contain `expire_at` instead.
+/// The response header with the user's expiry in seconds since 1970; a JSON body may contain
+/// `expire_at` instead.
 const EXPIRE_HEADER: &str = "x-veche-expire-at";
 
-/// The longest time that a response is cached, whatever its `Cache-Control`.
+/// The maximum time for which a response is cached, whatever its `Cache-Control` says.
 const KEPT_MAX: Duration = Duration::from_secs(3600);
 
 /// Returns the headers of the request: the selected ones of the client, and the original method and URI.
@@ -47,7 +48,8 @@ pub(super) fn forwarded_headers(
     passed
 }
 
-/// Returns the normalised path that was routed, so that the back end sees the same path, and the query.
+/// Returns the path and query of the original request. The path is the normalised one that was
+/// routed, so that the back end sees the same path as the router.
 fn original_uri(head: &Head<'_>) -> String {
     let path = encoded_path(&head.path);
     match head.query {
@@ -81,8 +83,8 @@ pub(super) struct HookAnswer {
 }
 
 impl HookAnswer {
-    /// Returns how long the response may be cached at that time, in milliseconds since 1970: never longer than it is
-    /// valid.
+    /// Returns how long the response may be cached from `now_ms`, in milliseconds since 1970. The
+    /// cache never outlives the user's expiry.
     pub(super) fn cache_time(&self, now_ms: u64) -> Option<Duration> {
         let until_s = match &self.identity_result {
             IdentityResult::Verified(word) => word.until_s,
@@ -96,7 +98,8 @@ impl HookAnswer {
     }
 }
 
-/// Parses a response; `cache_time` applies to those that name a user without a lifetime.
+/// Parses a response. `cache_time` applies to responses that name a user but contain no cache
+/// lifetime.
 pub(super) fn read(
     answer: Result<FetchResponse, CallError>,
     cache_time: Option<Duration>,
@@ -171,7 +174,8 @@ fn user_answer(answer: &FetchResponse) -> Result<VerifiedUser, String> {
     })
 }
 
-/// Returns `expire_at` of a body that accompanies the user header; 0 if the body is no JSON object or has none.
+/// Returns `expire_at` from a body that accompanies the user header; 0 if the body is not a JSON
+/// object or does not contain it.
 fn body_expiry(body: &[u8]) -> Result<u64, String> {
     #[derive(Deserialize)]
     struct ExpiryBody {
@@ -186,7 +190,8 @@ fn body_expiry(body: &[u8]) -> Result<u64, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Returns the lifetime from `Cache-Control` (RFC 9111, section 5.2.2), as far as it applies to a private cache.
+/// Returns the lifetime that `Cache-Control` (RFC 9111, section 5.2.2) gives to a private cache, or
+/// `otherwise` if it gives none.
 fn kept_for(header: Option<&str>, otherwise: Option<Duration>) -> Option<Duration> {
     let Some(header) = header else {
         return otherwise;

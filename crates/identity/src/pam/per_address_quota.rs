@@ -16,15 +16,15 @@ pub(super) struct PerAddressQuota {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct NetworkUse {
-    /// The number of passwords to be checked.
+    /// The number of distinct passwords that wait for a check.
     passwords: u64,
     /// The number of waiting requests; several may have the same password.
     requests: u64,
 }
 
 impl PerAddressQuota {
-    /// Creates quotas. A network may have as many concurrent checks as wrong passwords are allowed, and half of the
-    /// `places` for waiting requests.
+    /// Creates quotas. The concurrent checks of one network are limited to the permitted number of
+    /// wrong passwords, and its waiting requests to half of `places`.
     pub(super) fn new(wrong: Option<Rate>, places: u32) -> Self {
         let limits = wrong.map(|wrong| NetworkUse {
             passwords: wrong.count(),
@@ -36,7 +36,8 @@ impl PerAddressQuota {
         }
     }
 
-    /// Returns whether another request may wait; `is_new` if its password is not being checked yet.
+    /// Returns whether another request may wait. `is_new` means that its password is not being
+    /// checked yet.
     pub(super) fn has_room(&self, client: IpAddr, is_new: bool) -> bool {
         let Some(limits) = self.limits else {
             return true;

@@ -25,7 +25,7 @@ const PAUSE_MS: u64 = 1_000;
 /// The time limit for a helper to load the library.
 const START_WAIT: Duration = Duration::from_secs(10);
 
-/// A password to be checked.
+/// A request to check a password.
 pub(super) struct PasswordCheck {
     pub(super) request: PamRequest,
     /// The deadline, which includes queueing.
@@ -42,13 +42,14 @@ pub(super) struct CheckTicket {
 
 /// Receives the results of checks.
 pub(super) trait CheckObserver: Send + Sync {
-    /// Returns how long the client has to wait, in seconds, if it has sent too many wrong passwords in the meantime.
+    /// Returns how long the client has to wait, in seconds, if it has sent too many wrong passwords
+    /// since the check was queued.
     fn retry_after_s(&self, client: IpAddr) -> Option<u32>;
     /// Called once for each check, on a thread of the pool.
     fn checked(&self, ticket: CheckTicket, outcome: Result<PamReply, CheckError>);
 }
 
-/// The reason why there is no result.
+/// The reason why a check has no result.
 #[derive(Debug)]
 pub(super) enum CheckError {
     /// The password was not checked: the address has to wait.
@@ -141,7 +142,7 @@ impl HelperPool {
         if state.threads > 0 {
             return;
         }
-        // These jobs fail, since no thread would process them.
+        // No thread would process these jobs, so they fail.
         let jobs = std::mem::take(&mut state.queue);
         drop(state);
         for PasswordCheck {
@@ -164,8 +165,9 @@ impl Drop for HelperPool {
 impl Inner {
     /// The main function of a thread.
     fn work(&self) {
-        // Drops the capability to bind low ports, which a systemd unit gives to all its processes, so that helpers
-        // don't inherit it. It applies to this thread only. An error means that the thread does not have it.
+        // Drops the capability to bind low ports, which a systemd unit gives to all its processes,
+        // so that helpers don't inherit it. This affects only the current thread. The call fails if
+        // the thread does not have the capability.
         let _ = rustix::thread::clear_ambient_capability_set();
         let mut helper = None;
         while let Some(job) = self.next() {
@@ -221,13 +223,14 @@ impl Inner {
             Some(ready) => ready,
             None => helper.insert(self.start()?),
         };
-        // The helper's start may have taken long; it is kept for the next check.
+        // The deadline may have passed while the helper started. The helper is kept for the next
+        // check.
         if now() >= job.until {
             return Err(CheckError::Late);
         }
         let answer = ready.ask(&job.request, job.until);
         if answer.is_err() {
-            // The helper is still blocked in a module, or has ended.
+            // The helper is stuck in a PAM module, or has ended.
             self.end(helper);
         }
         Ok(answer?)

@@ -9,7 +9,8 @@ use crate::Algorithm;
 
 #[derive(Deserialize)]
 struct JwkSet {
-    /// Parsed one by one, since a set may contain unsupported keys (RFC 7517 section 5).
+    /// Each key is parsed separately, since a set may contain unsupported keys (RFC 7517 section
+    /// 5).
     keys: Vec<serde_json::Value>,
 }
 

@@ -147,7 +147,7 @@ fn the_secret_before_counts_until_its_time() {
     );
 }
 
-/// RFC 7515 appendix A.4. Its payload is a word, not a set of claims.
+/// The example of RFC 7515 appendix A.4. Its payload is a single word, not a set of claims.
 #[test]
 fn the_example_of_p521() {
     let key = |alg: Option<&str>| {

@@ -399,7 +399,7 @@ fn a_set_knows_its_keys_by_name() {
     let ok = Ok("ann".to_owned());
     assert_eq!(verified_user(&first.token(Some("1"), &ann())), ok);
     assert_eq!(verified_user(&second.token(Some("2"), &ann())), ok);
-    // Without an id each key is tried.
+    // If the token has no key id, each key is tried.
     assert_eq!(verified_user(&second.token(None, &ann())), ok);
     assert_eq!(
         verified_user(&second.token(Some("1"), &ann())),
@@ -514,7 +514,7 @@ fn ed25519_signs_too() {
         pair.sign(message).as_ref().to_vec()
     });
     assert!(verify(&good, &keys, &ClaimRules::default(), NOW_S).is_ok());
-    // A token of another key, and one changed after signing.
+    // A token signed with another key, and a token changed after it was signed.
     let bad = token(&header, &ann(), |message| {
         pair.sign(digest::digest(&digest::SHA256, message).as_ref())
             .as_ref()

@@ -1,4 +1,4 @@
-//! RFC 7515 appendix A, and RFC 8037 appendix A.4.
+//! The examples of RFC 7515 appendix A and RFC 8037 appendix A.4.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -92,7 +92,7 @@ fn a_3_ecdsa() {
     );
 }
 
-/// The signed data is a sentence: a valid signature, but not a token.
+/// The signed data is a sentence, so the signature is valid, but the input is not a token.
 #[test]
 fn a_4_ed25519() {
     let jwk = json!({

@@ -50,7 +50,8 @@ impl BenchCommand {
         })
     }
 
-    /// Returns the objectives of a search for the highest rate; empty without one.
+    /// Returns the objectives of a search for the highest rate; empty if the command does not
+    /// search.
     pub(super) fn promises(&self) -> &[String] {
         match self {
             Self::Echo(args) => &args.find_rate,

@@ -1,4 +1,4 @@
-//! Requirements of a run on this machine, checked before it begins: descriptors and memory.
+//! Checks before a run begins whether this machine has enough descriptors and memory.
 
 use crate::memory::{self, MessageMemory};
 use crate::plan::Plan;
@@ -9,8 +9,8 @@ use veche_terminal::exit::{CommandFailure, Exit};
 /// Descriptors that a process needs in addition to its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
 
-/// Raises the descriptor limit to its maximum, and fails if it or the memory is insufficient for these concurrent
-/// plans.
+/// Raises the descriptor limit to its maximum. Fails if the limit or the available memory is
+/// insufficient for these concurrent plans.
 pub(super) fn check(plans: &[&Plan]) -> Result<(), CommandFailure> {
     let raised = descriptors::raise()
         .map_err(|error| CommandFailure::new(Exit::Failed, format!("descriptors: {error}")))?;
@@ -21,8 +21,8 @@ pub(super) fn check(plans: &[&Plan]) -> Result<(), CommandFailure> {
     memory::check(&weights).map_err(|words| CommandFailure::new(Exit::Usage, words))
 }
 
-/// Fails if a process would need more than `maximum` descriptors. Plans with a single process run in this process and share its
-/// descriptors.
+/// Fails if a process would need more than `maximum` descriptors. All plans with a single process
+/// run in this process, so they share its descriptors.
 fn descriptors_for(plans: &[&Plan], maximum: u64) -> Result<(), String> {
     let room = maximum.saturating_sub(DESCRIPTORS_BESIDE).max(1);
     for plan in plans {
@@ -88,7 +88,7 @@ mod tests {
                 .unwrap_err()
                 .ends_with("use --processes 2")
         );
-        // Either phase would fit alone.
+        // Each phase alone would fit into the limit.
         let words = check(&[(600, 1), (401, 1)]).unwrap_err();
         assert!(
             words.starts_with("1001 connections of phases that run together"),

@@ -1,4 +1,4 @@
-//! The command line in reports: without the values of headers and cookies, which may be secrets.
+//! Masks the command line in reports: the values of headers and cookies may be secrets.
 
 const MASK: &str = "***";
 

@@ -1,6 +1,6 @@
 //! `veche bench`: the load tester's flags, progress and reports.
 //!
-//! Users of a script need the server's script runtime, which the caller passes in ([`StartUsers`]).
+//! Scripted users need the server's script runtime, which the caller passes in ([`StartUsers`]).
 
 mod command;
 mod limits;
@@ -48,7 +48,7 @@ pub struct BenchArgs {
 /// Runs the command; `start_users` starts the runtime of a script.
 ///
 /// # Errors
-/// The reason for a missing report, or the faults of the run.
+/// The run produced no report, or the report contains errors.
 pub fn run(args: &BenchArgs, start_users: &StartUsers) -> Result<(), CommandFailure> {
     match &args.command {
         BenchCommand::Script(args) => return script::run(args, start_users),

@@ -326,7 +326,7 @@ pub(super) struct ShootoutArgs {
     pub(super) common: CommonArgs,
 }
 
-/// The durations of a shootout.
+/// The message types of a shootout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ShootoutKind {
     /// An echo to the sender

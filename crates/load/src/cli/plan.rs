@@ -199,7 +199,7 @@ fn is_answered(scheme: Scheme, body: &str) -> bool {
     scheme.is_http() || (scheme == Scheme::Tcp && asks_for_answers(body))
 }
 
-/// Returns a number unique to the run, on any machine that tests the same server.
+/// Returns a random number that identifies the run among all runs against the same server.
 fn run_number() -> u32 {
     fastrand::u32(..)
 }
@@ -208,7 +208,7 @@ fn usage(words: impl Into<String>) -> CommandFailure {
     CommandFailure::new(Exit::Usage, words)
 }
 
-/// Default for connections being opened at a time.
+/// Default limit of connections that are opening at the same time.
 const OPENING_MAX: u32 = 256;
 
 /// Creates a plan without a duration.
@@ -221,7 +221,7 @@ fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &CommonArgs) -> Plan {
         warmup_ns: 0,
         timeout_ns: ns(common.timeout),
         opening_max: common.opening.unwrap_or(match common.connect_rate {
-            // An open loop does not wait for handshakes in progress.
+            // Opening at a fixed rate does not wait for handshakes in progress.
             Some(_) => u32::MAX,
             None => OPENING_MAX,
         }),
@@ -241,10 +241,11 @@ fn lasting(span: &DurationArgs, plan: Plan) -> Plan {
     }
 }
 
-/// The most connections from one local address: as many as it has ports for, with a reserve for ports not free yet.
+/// Maximum number of connections from one local address. It is below the number of ports, because
+/// closed connections occupy their ports for a while.
 const CONNECTIONS_PER_SOURCE_MAX: u32 = 20_000;
-/// The number of connections from each address on loopback, where more addresses are available. It is lower because the
-/// kernel's search for a free port gets slow when many ports are taken.
+/// The number of connections from each loopback address, if there may be several addresses. It is
+/// lower because the kernel finds a free port slowly when many ports are taken.
 const CONNECTIONS_PER_SOURCE: u32 = 5_000;
 
 /// Returns the local addresses. On loopback there are as many as needed.

@@ -20,7 +20,8 @@ pub(super) struct ProgressLine {
     planned_s: Option<f64>,
     /// The phase of a scenario, shown instead of the stage.
     phase: Option<String>,
-    /// The second being shown, and the messages received at its start.
+    /// The stage and the second that are shown, and the number of messages received before that
+    /// second.
     last: Option<(RunStage, u64, u64)>,
     per_second: f64,
 }
@@ -45,7 +46,7 @@ impl ProgressLine {
         }
     }
 
-    /// Called often; writes once a second, and when the stage changes.
+    /// Updates the line. Called often, but writes only once a second and when the stage changes.
     pub(super) fn show(&mut self, now: &RunProgress) {
         if !self.is_shown {
             return;

@@ -59,7 +59,7 @@ pub(super) fn started() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
-/// Returns the failure for a missing report.
+/// Returns the failure for a run that has no report.
 pub(super) fn not_run(error: &RunError) -> CommandFailure {
     let exit = match error {
         RunError::NoProcess(_) => Exit::Usage,
@@ -136,7 +136,7 @@ pub(super) fn check_complete(report: &Report) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Returns the result for the exit code.
+/// Returns the result that determines the exit code.
 pub(super) fn exit_result(report: &Report) -> Result<(), CommandFailure> {
     check_complete(report)?;
     check_reached(report)?;

@@ -20,7 +20,7 @@ use crate::run::{RunControl, run_script};
 use crate::script::{ScriptPlan, ScriptRun};
 use crate::target::Target;
 
-/// The users of a script, for the runtime that simulates them.
+/// The users of a script, as input for the runtime that simulates them.
 #[derive(Debug)]
 pub struct ScriptUsers {
     /// The script's file, as on the command line.
@@ -102,7 +102,7 @@ fn settings(args: &ScriptArgs) -> Settings {
     }
 }
 
-/// Fails if nothing was timed.
+/// Fails if the script timed no action.
 fn check_timed(report: &Report) -> Result<(), CommandFailure> {
     if report.messages.received == 0 {
         let words = "no action ended in the measured time: the script times those in bench.action";

@@ -16,11 +16,12 @@ use super::running::{check_complete, deliver, measure};
 use super::scenario::{Slo, check_phase, rate_reached, show_time};
 use veche_terminal::exit::{self, CommandFailure, Exit};
 
-/// The search ends when the rates that passed and failed differ by at most this factor.
+/// The search ends when the highest passing rate and the lowest failing rate differ by at most this
+/// factor.
 const NARROW: f64 = 1.05;
 /// Maximum number of steps.
 const STEPS_MAX: usize = 20;
-/// The fraction of the first rate below which the search ends.
+/// The search ends below this fraction of the first rate.
 const PART_MIN: f64 = 1.0 / 256.0;
 
 /// The interval of the search.
@@ -66,7 +67,8 @@ impl RateSearch {
     }
 }
 
-/// Searches from the rate of `plan` on, prints a line for each step, and reports the run at the highest passing rate.
+/// Searches for the highest passing rate, starting at the rate of `plan`. Prints a line for each
+/// step, and reports the run at that rate.
 pub(super) fn run(
     kind: &str,
     common: &CommonArgs,
@@ -145,8 +147,9 @@ fn read(kind: &str, text: &str) -> Result<Slo, CommandFailure> {
     Ok(promise)
 }
 
-/// Evaluates a step: a rate passes if it is reached without errors and meets all objectives. A tester without a core of
-/// its own makes figures worse, never better, so it is mentioned for failed steps.
+/// Evaluates a step: a rate passes if it is reached without errors and meets all objectives. A
+/// tester that is the bottleneck makes figures worse, never better, so this is mentioned only for
+/// failed steps.
 fn evaluate(rate: f64, report: &Report, promises: &[Slo]) -> SearchStep {
     let mut checks = check_phase(report, promises, &[], true);
     if report.messages.rate_reached == Some(false) && checks.iter().all(|check| check.passed) {

@@ -10,7 +10,7 @@ use veche_tls::TlsStream;
 pub(crate) use response::{LoadResponse, ResponseExpectation, ResponseReader, says_error};
 pub(crate) use tls::ClientTls;
 
-/// A client. A closed one can be opened again.
+/// A client, which can be opened again after it was closed.
 #[derive(Debug)]
 pub(crate) struct LoadClient {
     pub(crate) transport: ConnectionId,
@@ -19,19 +19,19 @@ pub(crate) struct LoadClient {
     /// Start of the connect.
     pub(crate) began_ns: u64,
     pub(crate) endpoint: u16,
-    /// The client's number among the clients of its endpoint over all threads: its `{i}`.
+    /// The client's `{i}`: its number among all clients of its endpoint, over all threads.
     pub(crate) number: u32,
     pub(crate) was_open: bool,
     pub(crate) family: AddressFamilyChoice,
 }
 
-/// Which of its endpoint's two address families a client connects to.
+/// The address family to which a client connects, out of at most two of its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressFamilyChoice {
     /// The first family, or the one that answered last.
     First,
     Second,
-    /// The first, after the second did not answer.
+    /// The first family, because the second did not answer.
     FirstAfterSecond,
     SecondAfterFirst,
 }
@@ -65,13 +65,13 @@ impl AddressFamilyChoice {
 #[derive(Debug)]
 pub(crate) enum ClientState {
     Closed,
-    /// The TCP connection, then the TLS handshake, is under way.
+    /// The TCP connection or the TLS handshake is in progress.
     Connecting,
-    /// The response to the handshake.
+    /// The client waits for the response to its handshake.
     Handshaking(Box<WebSocketHandshake>),
     WebSocket(Decoder, Encoder),
     Http(Box<ResponseReader>),
-    /// Lines, the last of which may be incomplete.
+    /// A protocol of lines, with the incomplete last line received so far.
     Lines(Vec<u8>),
     /// Closed by us, or about to be.
     Leaving,
@@ -85,7 +85,8 @@ pub(crate) struct WebSocketHandshake {
 }
 
 impl ClientState {
-    /// Returns whether the load was notified that the client is open, and not yet that it is closed.
+    /// Returns whether the load has been notified that the client is open, but not that it has
+    /// closed.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::WebSocket(..) | Self::Http(_) | Self::Lines(_))
     }

@@ -13,24 +13,24 @@ const HEADERS_MAX: usize = 100;
 pub(crate) struct LoadResponse {
     pub(crate) status: u16,
     pub(crate) body_bytes: u64,
-    /// The body is the expected one, or none was expected.
+    /// Whether the body is the expected one, or none was expected.
     pub(crate) is_expected: bool,
-    /// The server closes the connection after it.
+    /// Whether the server closes the connection after this response.
     pub(crate) is_last: bool,
-    /// The beginning of its body contains a member `error`; only if requested.
+    /// Whether the beginning of the body contains a member `error`; only if `may_say_error` is set.
     pub(crate) says_error: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseExpectation {
-    /// Requests are HEAD, so no body follows.
+    /// Whether requests are HEAD, so that no body follows.
     pub(crate) is_head: bool,
     pub(crate) body: Option<Arc<[u8]>>,
-    /// Bodies are JSON and may contain errors.
+    /// Whether bodies are JSON and may contain errors.
     pub(crate) may_say_error: bool,
 }
 
-/// Bytes of a body searched for an error.
+/// Number of bytes of a body that are searched for an error.
 const LOOKED_AT_BYTES: usize = 1024;
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct ResponseReader {
 
 #[derive(Debug)]
 enum Body {
-    /// Before or in the head.
+    /// The head has not been received completely.
     Head,
     Sized(u64),
     Chunked(BodyDecoder),
@@ -77,7 +77,8 @@ impl ResponseReader {
         !self.head.is_empty() || !matches!(self.body, Body::Head)
     }
 
-    /// Consumes bytes from the front of `input`; returns their number, and the response that ends with them.
+    /// Consumes bytes from the front of `input`. Returns their number, and the response if these
+    /// bytes complete it.
     pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, Option<LoadResponse>), String> {
         let mut taken = 0;
         if matches!(self.body, Body::Head) {

@@ -1,4 +1,5 @@
-//! Received data, on its way from the driver to the load: through TLS, a handshake, frames, responses or lines.
+//! The path of received data from the driver to the load: TLS, then a handshake, frames, responses
+//! or lines.
 
 use veche_net::{CloseReason, Driver, DriverEvent, Epoll};
 use veche_proto::websocket::deflate::DeflatePolicy;
@@ -20,7 +21,7 @@ const LIMITS: MessageLimits = MessageLimits {
     fragments_max: 1_000_000,
     inflate_ratio_max: 0,
 };
-/// A longer line ends its connection.
+/// Maximum length of a line. A longer line ends its connection.
 const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 impl Engine<'_> {
@@ -371,7 +372,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Ends an opening or open client and counts the error; the load is notified.
+    /// Ends an opening or open client, counts the error, and notifies the load. A connect is first
+    /// retried with the other address family.
     pub(super) fn fail(&mut self, driver: &mut Epoll, client_index: u32, fault: &ErrorCase) {
         if self.open_other_family(driver, client_index) {
             return;
@@ -403,7 +405,8 @@ impl Engine<'_> {
         self.load.closed(&mut io, client_index, was_open);
     }
 
-    /// Retries a failed connect once with the other address family; returns whether there is one.
+    /// Retries a failed connect once with the other address family. Returns whether a retry was
+    /// started.
     fn open_other_family(&mut self, driver: &mut Epoll, client_index: u32) -> bool {
         let client = &self.net.clients[client_index as usize];
         let families = &self.net.families[client.endpoint as usize];

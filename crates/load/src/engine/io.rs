@@ -20,7 +20,8 @@ impl LoadIo<'_> {
         self.open_due(client_index, now_ns())
     }
 
-    /// Begins to connect a client that was due at `due_ns`, from which its handshake is timed.
+    /// Begins to connect a client. Its handshake time is measured from `due_ns`, when the connect
+    /// was due.
     pub(crate) fn open_due(&mut self, client_index: u32, due_ns: u64) -> Result<(), ErrorCase> {
         let endpoint = self.net.clients[client_index as usize].endpoint;
         let family = self.net.families[endpoint as usize].preferred;
@@ -64,7 +65,8 @@ impl LoadIo<'_> {
         Ok(())
     }
 
-    /// Begins to connect a client again; returns false after counting an immediate failure.
+    /// Begins to connect a client again. Counts an immediate failure and returns `false` in that
+    /// case.
     pub(crate) fn reopen(&mut self, client_index: u32) -> bool {
         let opened = self.open(client_index);
         if let Err(fault) = &opened {
@@ -86,7 +88,7 @@ impl LoadIo<'_> {
         net.end_other(self.driver, client_index, begun);
     }
 
-    /// Sends raw bytes: requests, lines.
+    /// Sends raw bytes, such as requests or lines.
     #[inline]
     pub(crate) fn send_bytes(&mut self, client_index: u32, bytes: &[u8]) {
         let net = &mut *self.net;

@@ -30,18 +30,19 @@ pub(crate) use net::EngineState;
 
 /// The time that servers have to answer the tester's closing handshake.
 const LEAVE_NS: u64 = 2 * SECOND;
-/// A turn that exceeds its intended wait by this is a pause: the tester was stopped or had no core.
+/// A turn that exceeds its intended wait by this much is a pause: the tester was stopped or no core
+/// was free for it.
 const PAUSE_NS: u64 = SECOND / 4;
-/// The maximum wait for events, so that the end of the run is noticed.
+/// The maximum wait for events, so that the thread notices the end of the run.
 const WAIT_NS: u64 = 20 * MILLISECOND;
 
-/// Runs a thread's share to its end.
+/// Runs a thread's part of the plan to its end.
 pub(crate) fn run(
     share: &ThreadPlan,
     load: &mut dyn Load,
     control: &Control,
 ) -> std::io::Result<Tally> {
-    // The kernel may delay wakeups by 50 µs by default.
+    // By default, the kernel may delay wakeups by 50 µs.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut engine = Engine::new(share, load)?;
     let mut driver = Epoll::new(Options {
@@ -148,7 +149,7 @@ impl<'l> Engine<'l> {
         let mut stage = Stage::Opening;
         let mut marks = resource_usage::CpuMark::default();
         let mut shown_second = 0;
-        // When the clock is checked next during the run.
+        // The time at which the current turn should end; used to detect pauses during the run.
         let mut expected = None;
         if !opens_first {
             live.ready.store(true, Relaxed);
@@ -214,8 +215,8 @@ impl<'l> Engine<'l> {
                         if self.net.until_ns == u64::MAX {
                             self.net.until_ns = now;
                         } else {
-                            // Messages due before the end are sent even if late, so that a delay of the tester remains
-                            // visible.
+                            // Messages due before the end are sent even if they are late, so that
+                            // the figures show a delay of the tester.
                             self.load.due(&mut LoadIo {
                                 driver,
                                 net: &mut self.net,
@@ -264,7 +265,8 @@ impl<'l> Engine<'l> {
             live.show(&self.net.tally);
             let then = now_ns();
             let wait = due.saturating_sub(then);
-            // The first turn of the run may take long, since it has much to send, and so does not count as a pause.
+            // The first turn of the run may take long because it has much to send, so it does not
+            // count as a pause.
             expected = match (&stage, expected) {
                 (Stage::Running, Some(_)) => Some(now + wait),
                 (Stage::Running, None) => Some(then + wait),
@@ -333,11 +335,11 @@ impl<'l> Engine<'l> {
 }
 
 enum Stage {
-    /// Connections open; the others wait.
+    /// Connections are being opened. Open ones wait until the others are open, too.
     Opening,
     Running,
-    /// Waiting for last answers.
+    /// The run waits for the last answers.
     Draining,
-    /// Waiting for servers to answer our closes until this time.
+    /// The run waits until this time for servers to answer the closing handshake.
     Leaving(u64),
 }

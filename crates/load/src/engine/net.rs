@@ -1,4 +1,4 @@
-//! The state of a thread other than its driver and load: clients, buffers, counts.
+//! The state of a thread except its driver and its load: clients, buffers, and counts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,19 +12,20 @@ use crate::plan::{Endpoint, Plan};
 use crate::schedule::Schedule;
 use crate::tally::{ErrorCase, Tally};
 
-/// Maximum number and size of spare buffers.
+/// Maximum number of spare buffers, and maximum size of each in bytes.
 const SPARE_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
 
-/// Unsent bytes of one client, and of a whole thread, from which on an open loop sends no more. A larger single message
-/// is sent anyway.
+/// Limits on unsent bytes, per client and per thread. An open loop sends nothing more when one of
+/// them is reached. A single message may exceed them.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 const UNSENT_IN_ALL_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The time after the end of the measured time within which an answer still counts as in time.
+/// The time after the end of the measured time in which an answer still counts as in time.
 const GRACE_NS: u64 = 100 * MILLISECOND;
 
-/// The state of a thread except its driver, which is borrowed during its calls, and its load.
+/// The state of a thread except its load and its driver. The driver is separate because it is
+/// borrowed while it delivers events.
 pub(crate) struct EngineState {
     pub(crate) plan: Arc<Plan>,
     pub(crate) tally: Tally,
@@ -33,7 +34,8 @@ pub(crate) struct EngineState {
     /// The measured time; `u64::MAX` before it has begun.
     pub(crate) from_ns: u64,
     pub(crate) until_ns: u64,
-    /// The deadline of answers that count as in time; determined by the first answer after the measured time.
+    /// Answers up to this time count as in time. Computed at the first answer after the measured
+    /// time.
     pub(super) grace_until_ns: Option<u64>,
     /// Whether heartbeats are configured.
     pub(super) has_heartbeats: bool,
@@ -90,7 +92,7 @@ impl EngineState {
         self.from_ns <= at_ns && at_ns < self.until_ns
     }
 
-    /// Counts an error that does not end its connection.
+    /// Counts an error. Does not end the connection.
     pub(crate) fn fault(&mut self, fault: &ErrorCase) {
         self.tally.fault(fault);
         if self.is_measured(self.now_ns) {
@@ -98,7 +100,8 @@ impl EngineState {
         }
     }
 
-    /// Returns the next due time of an open loop; counts late ones.
+    /// Returns the due time of the next due message of an open loop. Counts the message if it is
+    /// late.
     pub(crate) fn take_due(&mut self, pace: &mut Schedule) -> Option<u64> {
         let due = pace.pass(self.now_ns, self.until_ns)?;
         if self.now_ns - due > MILLISECOND && self.is_measured(due) {
@@ -121,15 +124,16 @@ impl EngineState {
         answer
     }
 
-    /// Returns the time that determines whether an answer arriving now counts: in an open loop its due time, in a
-    /// closed one the current time.
+    /// Returns the time that decides whether an answer arriving now belongs to the measured time:
+    /// in an open loop its message's due time, in a closed loop the current time.
     #[inline]
     pub(crate) fn counts_from(&self, since_ns: u64, is_open_loop: bool) -> u64 {
         if is_open_loop { since_ns } else { self.now_ns }
     }
 
-    /// Counts an answer to a message sent or due at `since_ns`: among those of the measured time if `counts_from` is
-    /// measured, and among those that arrived in it if the current time is.
+    /// Counts an answer to a message sent or due at `since_ns`. Its latency counts if `counts_from`
+    /// is in the measured time. The throughput counts it if the current time is in the measured
+    /// time.
     #[inline]
     pub(crate) fn answered(&mut self, since_ns: u64, counts_from: u64, bytes: usize) {
         let latency_ns = self.now_ns.saturating_sub(since_ns);
@@ -143,12 +147,13 @@ impl EngineState {
         }
     }
 
-    /// Counts a failed answer, such as a status of 500, which is excluded from latency and throughput.
+    /// Counts a failed answer, such as a response with status 500. Latency and throughput exclude
+    /// it.
     pub(crate) fn failed(&mut self, counts_from: u64, bytes: usize) {
         self.received(counts_from, bytes);
     }
 
-    /// Counts an answer if `counts_from` is measured, and returns whether it is.
+    /// Counts an answer if `counts_from` is in the measured time, and returns whether it is.
     #[inline]
     fn received(&mut self, counts_from: u64, bytes: usize) -> bool {
         let is_measured = self.is_measured(counts_from);
@@ -160,8 +165,9 @@ impl EngineState {
         is_measured
     }
 
-    /// Returns whether an answer arriving now shows that the server keeps up: by the end of the measured time plus the
-    /// shortest latency in it plus a hundredth of it or [`GRACE_NS`].
+    /// Returns whether an answer arriving now shows that the server keeps up. The deadline is the
+    /// end of the measured time, plus the shortest measured latency, plus 1 % of the measured time
+    /// but at least [`GRACE_NS`].
     #[inline]
     fn is_in_time(&mut self) -> bool {
         self.now_ns < self.until_ns || self.now_ns < self.grace_until_ns()
@@ -170,7 +176,7 @@ impl EngineState {
     fn grace_until_ns(&mut self) -> u64 {
         let latency_ns = self.tally.latency.times.min_ns();
         let grace_ns = (self.until_ns.saturating_sub(self.from_ns) / 100).max(GRACE_NS);
-        // Only answers of the measured time count for the shortest latency.
+        // The deadline is computed once, so that later answers do not change the shortest latency.
         *self
             .grace_until_ns
             .get_or_insert(self.until_ns.saturating_add(latency_ns + grace_ns))
@@ -205,13 +211,13 @@ impl EngineState {
         )
     }
 
-    /// Returns whether a client has too many unsent bytes, since its server does not read.
+    /// Returns whether a client has too many unsent bytes because its server does not read.
     pub(crate) fn is_full(&self, client_index: u32) -> bool {
         let unsent = self.unsent[client_index as usize];
         unsent > UNSENT_BYTES_MAX || (unsent > 0 && self.unsent_in_all > UNSENT_IN_ALL_BYTES_MAX)
     }
 
-    /// Returns whether an open client is full.
+    /// Returns whether any open client has too many unsent bytes.
     pub(crate) fn has_full(&self) -> bool {
         (0..self.clients.len() as u32)
             .any(|client_index| self.is_open(client_index) && self.is_full(client_index))
@@ -267,7 +273,8 @@ impl EngineState {
         }
     }
 
-    /// Makes `out` the output of `client_index`; returns the previous content if it belongs to another client.
+    /// Makes `out` the output buffer of `client_index`. Returns the previous content if it belongs
+    /// to another client.
     #[inline]
     pub(super) fn begin_other(&mut self, client_index: u32) -> Option<Vec<u8>> {
         if self.current == Some(client_index) {

@@ -40,15 +40,16 @@ struct ChurnState {
     per_second: f64,
     pace: Option<Schedule>,
     next: u32,
-    /// Clients that wait for last answers or for the end of the closing handshake, with their time limits.
+    /// Clients that wait for their last answers or for the end of the closing handshake, with the
+    /// time limit of each.
     leaving: Vec<(u32, u64)>,
-    /// Clients that could not be reopened; the next rounds retry them.
+    /// Clients that could not be reopened. Each later round retries them.
     absent: Vec<u32>,
 }
 
 /// The error of a message that was not answered within the time limit.
 const NO_ANSWER: &str = "no answer in time";
-/// Time to wait for messages that were overtaken by answers to later ones, once all others are answered.
+/// The additional wait for messages that were overtaken, after all others have been answered.
 const OVERTAKEN_NS: u64 = SECOND;
 /// Time for a server's last answers and its part of the closing handshake.
 const LEAVE_NS: u64 = 2 * SECOND;
@@ -196,7 +197,7 @@ impl EchoLoad {
             }
             Recognized::Altered(found) => found.or(Some(flight.answered)),
         };
-        // The altered message counts as the answer, so no other is awaited.
+        // The altered message counts as the answer, so the message no longer waits for one.
         if let Some(number) = wrong {
             flight.take(number);
             self.unanswered += flight.forget_some(io.net);
@@ -237,7 +238,7 @@ impl EchoLoad {
         }
     }
 
-    /// Sends for clients whose think time has ended.
+    /// Sends a message for each client whose think time has ended.
     fn send_thought(&mut self, io: &mut LoadIo<'_>) {
         while let Some(think_timers) = &mut self.think_timers
             && let Some(client_index) = think_timers.next(io.net.now_ns)
@@ -402,7 +403,8 @@ impl Load for EchoLoad {
         if !self.is_behind(io.net) {
             return;
         }
-        // The churn has ended: clients due to leave stay, and those that have left are reopened.
+        // After the end, no connections are closed for churn: clients about to leave stay, and
+        // clients that have left are reopened.
         if let Some(churn) = &mut self.churn {
             let flights = &mut self.flights;
             let unanswered = &mut self.unanswered;
@@ -413,7 +415,7 @@ impl Load for EchoLoad {
                 } else if io.net.is_open(client_index) {
                     flights[client_index as usize].is_leaving = false;
                 } else {
-                    // During the closing handshake.
+                    // The closing handshake is still in progress.
                     return true;
                 }
                 false

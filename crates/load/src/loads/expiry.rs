@@ -13,8 +13,8 @@ pub(super) struct ExpiryTimer {
 }
 
 impl ExpiryTimer {
-    /// Returns the send time before which messages have expired; `None` until a check is due, and after the measured
-    /// time.
+    /// Returns the limit of the send time: messages sent earlier have expired. Returns `None`
+    /// between checks, and after the measured time.
     pub(super) fn limit_ns(&mut self, net: &EngineState) -> Option<u64> {
         let (now, timeout_ns) = (net.now_ns, net.plan.timeout_ns);
         if now < self.next_ns || now >= net.until_ns {

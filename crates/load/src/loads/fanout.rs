@@ -31,7 +31,7 @@ use retries::RetryQueue;
 
 /// Placeholder of the numbered message in a body.
 const DATA: &str = "{data}";
-/// The time without a delivery after which no more deliveries are expected.
+/// If no delivery arrives for this time, no more deliveries are expected.
 const QUIET_NS: u64 = 2 * SECOND;
 /// Time to wait for duplicates after the last expected delivery.
 const TWICE_NS: u64 = SECOND / 5;
@@ -65,12 +65,12 @@ pub(crate) struct FanoutLoad {
     retries: RetryQueue,
     /// The protocol state of each client.
     protocol: Vec<ServerProtocol>,
-    /// By publisher, unacknowledged publications; only if answers arrive in order.
+    /// The unacknowledged publications of each publisher, if acknowledgements arrive in order.
     asked: Option<Vec<VecDeque<LoggedPublication>>>,
     has_begun: bool,
     ledger: DeliveryLedger,
     greeted: Vec<Greeting>,
-    /// Number of publications so far, which determines whose turn it is.
+    /// Number of publications so far, which determines the next publisher and receiver.
     count: u64,
     last_ns: u64,
     /// Deliveries, including corrupted ones.
@@ -81,7 +81,7 @@ pub(crate) struct FanoutLoad {
     request_head: String,
 }
 
-/// Whether a receiver expects a greeting of the server.
+/// Whether a receiver may still get a greeting from the server.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Greeting {
     #[default]
@@ -92,9 +92,9 @@ enum Greeting {
 
 /// When publications are sent.
 enum PublishSchedule {
-    /// At their due time. If the publisher is not connected, this is an error.
+    /// At the due time. It is an error if the publisher is not connected.
     InTime(Schedule),
-    /// At their due time, or as soon as a publisher's connection is available again.
+    /// At the due time, or as soon as a publisher's connection is available.
     Patiently(OpenLoop),
 }
 
@@ -304,7 +304,7 @@ impl FanoutLoad {
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
-    /// Handles a message of a receiver, alone in its frame or with others.
+    /// Handles a message that a receiver got, alone in its frame or with others.
     fn delivered(&mut self, io: &mut LoadIo<'_>, client_index: u32, data: &[u8]) {
         let position = self
             .recovery
@@ -371,7 +371,8 @@ impl FanoutLoad {
         }
     }
 
-    /// Returns whether everything certainly published has arrived, as far as this thread knows.
+    /// Returns whether all publications with a known outcome have arrived, as far as this thread
+    /// knows.
     fn has_all(&self, net: &EngineState, recovery: &RecoveryState) -> bool {
         let is_back = |client_index: &u32| {
             let client = &net.clients[*client_index as usize];
@@ -438,14 +439,14 @@ impl Load for FanoutLoad {
     }
 
     fn forgives(&mut self, fault: &ErrorCase, was_open: bool) -> bool {
-        // A failed first connect is an error.
+        // A failed connect before the run is an error.
         let recovery = self.recovery.as_mut().filter(|_| self.has_begun);
         recovery.is_some_and(|recovery| recovery.forgives(fault, was_open))
     }
 
     fn message(&mut self, io: &mut LoadIo<'_>, client_index: u32, _: MessageKind, data: &mut [u8]) {
         if client_index >= self.receivers {
-            // A publisher may get acknowledgements, and publications of others.
+            // A publisher may get acknowledgements, and publications of other publishers.
             self.classify(io, data);
             return;
         }
@@ -478,7 +479,8 @@ impl Load for FanoutLoad {
                 .fault(&ErrorCase::new(ErrorCause::BadResponse, words));
         }
         if response.is_last {
-            // Later publications of the connection are not acknowledged any more.
+            // The acknowledgements of the remaining publications on this connection can no longer
+            // arrive.
             if let Some(recovery) = &mut self.recovery {
                 recovery.give_up_answers(client_index, &mut self.ledger);
             }
@@ -568,15 +570,17 @@ impl Load for FanoutLoad {
         let is_all_here = self.publishers == net.plan.endpoints[1].clients
             && (!self.plan.to_one || self.receivers == self.receivers_in_all);
         if let Some(recovery) = &self.recovery {
-            // Missing messages are awaited until the time is up.
+            // Waits for missing messages until the time limit of the run.
             return quiet_ns > QUIET_NS && self.has_all(net, recovery);
         }
         if !is_all_here {
-            // The number of expected deliveries is unknown here.
+            // This thread has only some of the publishers or receivers, so it can't know the number
+            // of expected deliveries.
             return quiet_ns > QUIET_NS;
         }
         if self.plan.chaos.is_some() {
-            // Messages neither delivered nor excused are awaited until the time is up.
+            // Waits until the time limit for messages that are neither delivered nor excused by an
+            // absence.
             return quiet_ns > QUIET_NS && self.ledger.reconcile().lost == 0;
         }
         let published: u64 = self.ledger.log.values().map(SentMessage::published).sum();
@@ -585,7 +589,7 @@ impl Load for FanoutLoad {
         } else {
             published * u64::from(self.receivers)
         };
-        // A little longer for duplicates. Missing messages are awaited until the time is up.
+        // Waits a little longer for duplicates, and until the time limit for missing messages.
         self.arrived >= expected && quiet_ns > TWICE_NS
     }
 
@@ -601,7 +605,7 @@ impl Load for FanoutLoad {
             due.give_up(net, "publications");
         }
         let mut delivery_ledger = std::mem::take(&mut self.ledger);
-        // Receivers that never connected do not count.
+        // Removes the ledgers of receivers that never connected.
         let mut receivers = net.clients.iter();
         delivery_ledger
             .pages

@@ -5,26 +5,28 @@ use std::collections::VecDeque;
 use crate::engine::EngineState;
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// Maximum number of overtaken messages per connection; above it the oldest counts as lost.
+/// Maximum number of overtaken messages per connection. If it is exceeded, the oldest one counts as
+/// lost.
 const OVERTAKEN_MAX: usize = 4096;
 
 /// The unanswered messages of one connection.
 ///
-/// With stamps an answer is matched by its number: overtaken messages make room in a closed loop, and are late if they
-/// are answered later, otherwise lost. Without stamps answers have to be in the order of the messages.
+/// If messages are stamped, an answer is matched by its number. A message that is overtaken by the
+/// answer to a later one no longer occupies a place in flight; it counts as late if it is answered
+/// afterwards, otherwise as lost. Without stamps, answers must arrive in the order of the messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InflightQueue {
     /// Send or due times of the messages, the oldest first.
     pub(super) sent: VecDeque<u64>,
     /// Number of the oldest message.
     pub(super) answered: u32,
-    /// Unanswered messages with an answered later one; numbers ascend.
+    /// Unanswered messages that were overtaken by the answer to a later one. Their numbers ascend.
     pub(super) overtaken: VecDeque<OutOfOrderMessage>,
     /// Messages that expired since the last answer.
     pub(super) expired: u32,
-    /// Whether a message arrived before the first answer, which may be a greeting.
+    /// Whether a message, which may be a greeting, arrived before the first answer.
     pub(super) greeted: bool,
-    /// Whether its connection is about to be closed, so that it takes no further message.
+    /// Whether the connection is about to be closed, so that no further message is sent.
     pub(super) is_leaving: bool,
 }
 
@@ -82,27 +84,28 @@ impl InflightQueue {
         found.ok()
     }
 
-    /// Returns whether a message with this number was sent recently on this connection.
+    /// Returns whether a message with this number was already sent on this connection.
     pub(super) fn has_been_sent(&self, number: u32) -> bool {
         let next = self.answered.wrapping_add(self.sent.len() as u32);
         (next.wrapping_sub(number) as i32) > 0
     }
 
-    /// Counts overtaken messages above [`OVERTAKEN_MAX`] as lost; returns how many of them were measured.
+    /// Counts overtaken messages in excess of [`OVERTAKEN_MAX`] as lost. Returns how many of them
+    /// belong to the measured time.
     pub(super) fn forget_some(&mut self, net: &mut EngineState) -> u64 {
         let surplus = self.overtaken.len().saturating_sub(OVERTAKEN_MAX);
         self.lose(surplus, net)
     }
 
-    /// Resets the state for another connection. Counts overtaken messages as lost; returns how many of them were
-    /// measured.
+    /// Resets the state for another connection. Counts overtaken messages as lost, and returns how
+    /// many of them belong to the measured time.
     pub(super) fn reset(&mut self, net: &mut EngineState) -> u64 {
         let measured = self.give_up_overtaken(net);
         *self = Self::default();
         measured
     }
 
-    /// Counts all overtaken messages as lost; returns how many of them were measured.
+    /// Counts all overtaken messages as lost. Returns how many of them belong to the measured time.
     pub(super) fn give_up_overtaken(&mut self, net: &mut EngineState) -> u64 {
         self.lose(self.overtaken.len(), net)
     }

@@ -23,9 +23,9 @@ struct RequestBytes {
 
 /// One thread's part of the run.
 pub(crate) struct HttpLoad {
-    /// Requests on each connection, at least one.
+    /// Maximum number of requests in flight on each connection, at least one.
     inflight: usize,
-    /// Requests are HEAD: no response has a body.
+    /// Whether requests are HEAD, so that responses have no body.
     is_head: bool,
     expect: Option<Arc<[u8]>>,
     rate: Option<f64>,
@@ -35,19 +35,21 @@ pub(crate) struct HttpLoad {
     phase: f64,
     open_loop: Option<OpenLoop>,
     has_begun: bool,
-    /// The requests by client, or a single one if all are equal. With a list of requests: those of the list, in its order.
+    /// The encoded requests: one per client, or a single one if all are equal. If the plan has a
+    /// list of requests, its entries in order.
     requests: Vec<RequestBytes>,
-    /// For a list: index of the next request, unbounded.
+    /// If there is a list, the number of the next request, which keeps counting beyond the length
+    /// of the list.
     turn: Option<usize>,
     flights: Vec<VecDeque<u64>>,
     next: u32,
     /// Idle connections, the longest idle first (open loop).
     idle: VecDeque<u32>,
-    /// Clients to be reopened, with the time.
+    /// Clients to be reopened, with the time at which each is due.
     retries: VecDeque<(u64, u32)>,
-    /// Whether the server has kept the connection open after every response so far; `None` before the first response. Only if
-    /// it has does an open loop send a second request on a busy connection, since the request would be lost if the server
-    /// closed the connection.
+    /// Whether the server has kept the connection open after every response so far; `None` before
+    /// the first response. An open loop sends a second request on a busy connection only if this is
+    /// `Some(true)`: the request would be lost if the server closed the connection.
     keeps_connections: Option<bool>,
     expiry: ExpiryTimer,
     unanswered: u64,
@@ -168,7 +170,7 @@ impl HttpLoad {
         }
     }
 
-    /// Sends for clients whose think time has ended.
+    /// Sends a request for each client whose think time has ended.
     fn send_thought(&mut self, io: &mut LoadIo<'_>) {
         while let Some(think_timers) = &mut self.think_timers
             && let Some(client_index) = think_timers.next(io.net.now_ns)
@@ -194,8 +196,8 @@ impl HttpLoad {
         }
     }
 
-    /// Closes and reopens connections with an expired request, since a later response could not be distinguished from that
-    /// to the next request.
+    /// Closes and reopens connections with an expired request, because the late response would be
+    /// mistaken for the response to the next request.
     fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
@@ -263,7 +265,7 @@ impl Load for HttpLoad {
             let http = io.net.tally.http.get_or_insert_default();
             http.unexpected_bodies = Some(0);
         }
-        // Connections closed by the server before the first request.
+        // Reopens connections that the server closed before the first request.
         for client_index in 0..self.flights.len() as u32 {
             if io.net.is_closed(client_index) && io.net.clients[client_index as usize].was_open {
                 self.reopen(io, client_index);
@@ -361,7 +363,7 @@ impl Load for HttpLoad {
         if was_open && self.has_begun {
             self.reopen(io, client_index);
         } else if self.has_begun {
-            // The server may be restarting.
+            // The server may be restarting, so the next attempt is delayed.
             self.retries
                 .push_back((io.net.now_ns + RETRY_NS, client_index));
         }

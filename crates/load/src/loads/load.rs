@@ -34,8 +34,8 @@ pub(crate) trait Load {
         let _ = (client_index, path);
     }
 
-    /// Handles a failure of a client, or its unexpected end if `was_open`. Returns true if only the load counts it,
-    /// instead of as an error of the run.
+    /// Handles a failure of a client, or the unexpected end of its connection if `was_open`.
+    /// Returns `true` if only the load counts the failure, so that it is not an error of the run.
     fn forgives(&mut self, fault: &ErrorCase, was_open: bool) -> bool {
         let _ = (fault, was_open);
         false
@@ -52,7 +52,7 @@ pub(crate) trait Load {
         let _ = (io, client_index, kind, data);
     }
 
-    /// Handles a response. If it was its connection's last, the client is already closed.
+    /// Handles a response. If it was the last one on its connection, the client is already closed.
     fn response(&mut self, io: &mut LoadIo<'_>, client_index: u32, response: LoadResponse) {
         let _ = (io, client_index, response);
     }
@@ -73,24 +73,26 @@ pub(crate) trait Load {
         u64::MAX
     }
 
-    /// Called repeatedly after the measurement: sends messages due in it that could not be sent before.
+    /// Sends messages that were due in the measured time but could not be sent before. Called
+    /// repeatedly after the measured time.
     fn drain(&mut self, io: &mut LoadIo<'_>) {
         let _ = io;
     }
 
-    /// Returns whether the load has ended by itself. Called once all connections have opened or failed.
+    /// Returns whether the load has ended by itself. Called after all connections have opened or
+    /// failed.
     fn is_done(&self, net: &EngineState) -> bool {
         let _ = net;
         false
     }
 
-    /// Returns whether no answer is awaited any more.
+    /// Returns whether the load no longer waits for any answer.
     fn is_settled(&self, net: &EngineState) -> bool;
 
-    /// Counts everything still awaited as missing.
+    /// Counts all answers that have not arrived as missing.
     fn finish(&mut self, net: &mut EngineState);
 
-    /// For HTTP: returns the expectations on responses.
+    /// Returns what responses are expected to contain; only used for HTTP.
     fn expects(&self) -> ResponseExpectation {
         ResponseExpectation::default()
     }

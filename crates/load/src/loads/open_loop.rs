@@ -1,17 +1,20 @@
-//! An open loop: messages are due at a rate independent of the server, and wait only while no connection can take them.
+//! An open loop: messages are due at a rate that does not depend on the server. A message waits
+//! only if no connection can send it.
 
 use crate::clock::MILLISECOND;
 use crate::engine::EngineState;
 use crate::schedule::Schedule;
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// The open loop of one thread. Waiting messages are not stored: the schedule stops and determines their due times.
+/// The open loop of one thread. Waiting messages are not stored: while they wait, the schedule does
+/// not advance, and it still yields their due times.
 #[derive(Debug)]
 pub(crate) struct OpenLoop {
     pace: Schedule,
-    /// Whether in the last check a message was due and no client could send it.
+    /// Whether a message was due in the last check but no client could send it.
     is_held_up: bool,
-    /// The time until which due messages had to wait for a connection, so that their delay is not counted as the tester's.
+    /// Messages due before this time had to wait for a connection, so their delay is not attributed
+    /// to the tester.
     excused_until_ns: u64,
 }
 
@@ -24,8 +27,8 @@ impl OpenLoop {
         }
     }
 
-    /// Returns the time at which to check again: when the next message is due, or `u64::MAX` while it waits for a
-    /// connection.
+    /// Returns the time of the next check: when the next message is due, or `u64::MAX` while a due
+    /// message waits for a connection.
     pub(crate) fn due(&mut self, now_ns: u64) -> u64 {
         if self.is_held_up {
             return u64::MAX;
@@ -39,8 +42,8 @@ impl OpenLoop {
         due <= net.now_ns && due < net.until_ns
     }
 
-    /// Returns the client that `find` selects for the next due message, and the due time. Delays caused by the tester
-    /// are counted.
+    /// Returns the client that `find` selects for the next due message, and the message's due time.
+    /// Counts delays caused by the tester.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -67,8 +70,8 @@ impl OpenLoop {
         Some((client_index, due))
     }
 
-    /// Counts messages still waiting at the end as errors: `what`, a plural, could not be sent. Returns how many of
-    /// them were due in the measured time.
+    /// Counts messages still waiting at the end as errors. `what` is a plural noun that names the
+    /// messages in the error text. Returns how many of them were due in the measured time.
     pub(crate) fn give_up(&mut self, net: &mut EngineState, what: &str) -> u64 {
         let mut count = 0;
         let mut measured = 0;

@@ -9,7 +9,7 @@ use crate::target::BodyTemplate;
 /// The load of a run with its parameters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum LoadPlan {
-    /// Connecting, one message and its answer.
+    /// Each client connects, sends one message and gets its answer.
     Storm(StormPlan),
     /// Messages and their answers.
     Echo(EchoPlan),
@@ -17,7 +17,7 @@ pub enum LoadPlan {
     Http(HttpPlan),
     /// Publications and their deliveries.
     Fanout(FanoutPlan),
-    /// Growing numbers of clients until round trips take too long.
+    /// The number of clients grows until round trips take too long.
     Shootout(ShootoutPlan),
 }
 
@@ -43,7 +43,8 @@ impl LoadPlan {
         }
     }
 
-    /// Returns whether messages are stamped so that answers can be matched; `None` for loads that match by other means.
+    /// Returns whether messages are stamped so that answers can be matched; `None` for loads that
+    /// do not use stamps.
     #[must_use]
     pub fn is_stamped(&self) -> Option<bool> {
         match self {
@@ -85,7 +86,7 @@ pub struct EchoPlan {
 /// One request of a list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HttpRequestPlan {
-    /// GET, POST…, but not HEAD.
+    /// The method, such as GET or POST, but not HEAD.
     pub method: String,
     /// The path with its query.
     pub path: String,
@@ -102,7 +103,7 @@ pub struct HttpPlan {
     pub is_http10: bool,
     /// The body of each request.
     pub body: BodyTemplate,
-    /// Requests in flight on each connection; the maximum for an open loop.
+    /// Closed loop: requests in flight on each connection. Open loop: the maximum number of them.
     pub inflight: u32,
     /// Open loop: total requests per second.
     pub rate: Option<f64>,
@@ -114,16 +115,17 @@ pub struct HttpPlan {
     pub think: Option<ThinkTime>,
     /// The expected body of each response.
     pub expect: Option<Vec<u8>>,
-    /// Requests sent in turn, instead of the method, the endpoint's path and the body; repeated from the beginning.
-    /// Each thread starts at another position. Statuses below 500 then count as answers, since a list may contain
-    /// invalid requests on purpose.
+    /// Requests sent in turn and repeated from the beginning. They replace the method, the
+    /// endpoint's path and the body. Each thread starts at another position. A list may contain
+    /// invalid requests on purpose, so all statuses below 500 count as success.
     pub list: Vec<HttpRequestPlan>,
 }
 
 /// Parameters of a broadcast or push run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FanoutPlan {
-    /// The body of a publication: `{data}` is the numbered message, `{i}` the receiver's number if each goes to one.
+    /// The body of a publication. `{data}` stands for the numbered message, and `{i}` for the
+    /// receiver's number if each publication goes to one receiver.
     pub body: String,
     /// Each publication goes to one receiver in turn, instead of all.
     pub to_one: bool,
@@ -131,21 +133,22 @@ pub struct FanoutPlan {
     pub rate: f64,
     /// Final rate, reached linearly over the measured time.
     pub rate_to: Option<f64>,
-    /// Publications due at a time, from one publisher and, if each goes to one receiver, to the same one. Receivers
-    /// with recovery get one at a time.
+    /// Number of publications due at the same time. They come from one publisher and, if each goes
+    /// to one receiver, go to the same receiver. Must be 1 with recovery.
     pub burst: u32,
     /// The spacing of the publications.
     pub arrivals: Arrivals,
     /// Length of the numbered message in bytes.
     pub size: usize,
-    /// Sent by a receiver when it is open, to subscribe.
+    /// The message that a receiver sends when it is open, to subscribe.
     pub hello: Option<String>,
     /// A number unique to the run: messages of other runs are ignored.
     pub run: u32,
     /// Total receivers disconnected per second; each reconnects a little later.
     pub chaos: Option<f64>,
-    /// Receivers recover from their positions, and missed publications are expected; a publication counts once it is
-    /// acknowledged, and ended connections are reopened, including publishers'.
+    /// Whether receivers recover from their positions, so that missed publications are expected. A
+    /// publication then counts only once it is acknowledged, and lost connections are reopened,
+    /// including those of publishers.
     pub recover: bool,
 }
 

@@ -20,14 +20,14 @@ use crate::tally::{ErrorCase, ErrorCause};
 /// The shootout, run by one thread.
 pub(crate) struct ShootoutLoad {
     plan: ShootoutPlan,
-    /// Clients of this step.
+    /// Number of clients in the current step.
     clients: u32,
     is_over: bool,
     times: Times,
     errors: u64,
     /// The numbers and send times of messages in flight, by client.
     flights: Vec<VecDeque<(u32, u64)>>,
-    /// Messages of all steps so far.
+    /// Number of messages in all steps so far.
     number: u32,
     in_flight: u32,
     sent: u32,
@@ -75,7 +75,8 @@ impl ShootoutLoad {
             let (kind, number) = (self.kind, self.number);
             self.number = self.number.wrapping_add(1);
             self.flights[client_index as usize].push_back((number, now));
-            // Like the original benchmark's message, but with a number in place of the send time, which is stored in `flights`.
+            // Same as the original benchmark's message, except that a number replaces the send
+            // time. The send time is stored in `flights`.
             let message =
                 format!("{{\"type\":\"{kind}\",\"payload\":{{\"sendTime\":\"{number}\"}}}}");
             io.net.sent(now, message.len());
@@ -139,7 +140,7 @@ impl Load for ShootoutLoad {
             Ok(answer) if answer.r#type == due => {
                 let flight = &mut self.flights[client_index as usize];
                 let stamp = answer.payload["sendTime"].as_str();
-                // A server that does not return the number answers in order.
+                // If a server does not return the number, its answers are assumed to be in order.
                 let at = match stamp.and_then(|stamp| stamp.parse::<u32>().ok()) {
                     Some(number) => flight.iter().position(|one| one.0 == number),
                     None => Some(0),
@@ -181,7 +182,8 @@ impl Load for ShootoutLoad {
         if self.is_over {
             return u64::MAX;
         }
-        // Checked only between samples, since it takes longer than a round trip with many clients.
+        // This check runs only before sampling, because with many clients it takes longer than a
+        // round trip.
         let is_settled = |client: &LoadClient| {
             client.was_open || client.began_ns > 0 && !client.state.is_opening()
         };

@@ -21,7 +21,8 @@ pub(crate) struct StormLoad {
 #[derive(Clone, Copy)]
 enum ClientProgress {
     Before,
-    /// Waiting for the answer: the send time, and whether another message, a greeting, has arrived.
+    /// The client waits for the answer. Contains the send time, and whether another message, a
+    /// greeting, has arrived.
     Asked(u64, bool),
     Over,
 }
@@ -100,7 +101,7 @@ impl Load for StormLoad {
     }
 
     fn is_done(&self, net: &EngineState) -> bool {
-        // Answers not received by then count as lost.
+        // Answers that have not arrived at the end count as lost.
         let given_up = net
             .tally
             .settled_ns

@@ -10,14 +10,15 @@ use crate::plan::ThreadPlan;
 
 /// The pausing clients of a thread.
 ///
-/// Each message that may be in flight on a connection has a pause of its own: a client occurs as often as it may send.
+/// Each message that a client may have in flight has its own pause, so the client has one entry per
+/// message that it may send.
 #[derive(Debug)]
 pub(super) struct ThinkTimers {
     think: ThinkTime,
     rng: Rng,
-    /// When a client may send its next message, the earliest first.
+    /// The time at which each pause ends, and its client; the earliest first.
     until: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The position in the list, by client.
+    /// The number of entries in `until`, by client.
     listed: Vec<u32>,
 }
 
@@ -31,7 +32,8 @@ impl ThinkTimers {
         }
     }
 
-    /// Starts `count` messages of a client within one random pause, so that clients are not synchronised.
+    /// Schedules entries until the client has `count`, each at a random time within the maximum
+    /// pause, so that clients are not synchronised.
     pub(super) fn start(&mut self, client_index: u32, count: u32, now_ns: u64) {
         for _ in self.listed[client_index as usize]..count {
             let part = self.rng.u64(0..=self.think.max_ns);
@@ -39,7 +41,7 @@ impl ThinkTimers {
         }
     }
 
-    /// Pauses a client until it has `count` messages to send.
+    /// Schedules entries until the client has `count`, each after a random pause.
     pub(super) fn pause(&mut self, client_index: u32, count: u32, now_ns: u64) {
         for _ in self.listed[client_index as usize]..count {
             let pause = self.rng.u64(self.think.min_ns..=self.think.max_ns);

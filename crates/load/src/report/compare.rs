@@ -1,8 +1,10 @@
-//! Comparison of runs: ratios to the first group, their confidence, and which of them are noise.
+//! Comparison of runs: the ratios of each group to the first one, their confidence, and whether
+//! they are noise.
 //!
-//! Runs with the same label are samples of one group. A difference between groups matters only if it exceeds the
-//! differences within them, so every ratio has an interval, and every interval the method by which it was computed.
-//! Differences that single runs can't decide are called unjudged.
+//! Runs with the same label are samples of one group. A difference between groups matters only if
+//! it exceeds the differences within the groups, so every ratio has a confidence interval and
+//! states how the interval was computed. If the runs are too few to decide, a difference is called
+//! unjudged.
 
 mod estimate;
 mod metrics;
@@ -23,9 +25,9 @@ const CONFIDENCE_MIN: f64 = 0.95;
 /// The result of a comparison, printed by `veche bench compare --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Version of this format, that of the reports.
+    /// Version of this format, which is the version of the reports.
     pub schema: u32,
-    /// The groups in the given order; the others are compared with the first.
+    /// The groups in the given order. Each group after the first is compared with the first.
     pub groups: Vec<Group>,
     /// A row for each figure that at least one run has.
     pub rows: Vec<ComparisonRow>,
@@ -47,17 +49,19 @@ pub struct Group {
 /// One figure of all groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonRow {
-    /// The figure's key in the report: `latency_us.p99`; for a phase of a scenario after `phases[N].`.
+    /// The figure's key in the report, such as `latency_us.p99`. For a phase of a scenario, it
+    /// begins with `phases[N].`.
     pub metric: String,
-    /// The title for people.
+    /// The title shown to people.
     pub title: String,
     /// The unit of the figure.
     pub unit: Unit,
     /// The direction of improvement.
     pub better: Better,
-    /// One entry per group; absent if none of its runs has the figure.
+    /// One entry per group; absent if no run of the group has the figure.
     pub values: Vec<Option<GroupValue>>,
-    /// One entry per group after the first: its comparison; absent if either has no figure.
+    /// The comparison of each group after the first with the first; absent if one of the two has no
+    /// figure.
     pub against_first: Vec<Option<RatioVerdict>>,
 }
 
@@ -70,7 +74,7 @@ pub struct GroupValue {
     pub min: f64,
     /// The maximum of its runs.
     pub max: f64,
-    /// The number of runs that have it.
+    /// The number of runs that have the figure.
     pub runs: usize,
 }
 
@@ -92,13 +96,14 @@ pub enum Verdict {
     Better,
     /// The interval is on the worse side of 1.
     Worse,
-    /// The interval contains 1: the runs of one group differ as much as the groups do.
+    /// The interval contains 1: the difference between the groups is not larger than those within
+    /// them.
     Noise,
-    /// The runs are too few, or one group fails more often than the other.
+    /// The runs are too few, or one group has more failures than the other.
     Unjudged,
 }
 
-/// Compares reports; each has a name, such as its file's, used if it has no label.
+/// Compares reports. The name of each, such as its file name, is used if the report has no label.
 #[must_use]
 pub fn compare(reports: &[(String, Report)]) -> Comparison {
     let mut groups: Vec<(Group, Vec<&Report>)> = Vec::new();
@@ -134,7 +139,8 @@ pub fn compare(reports: &[(String, Report)]) -> Comparison {
     }
 }
 
-/// Returns two names of the same run: a file given twice, or a copy. A run is not a second sample of itself.
+/// Returns two names of the same run, which was given twice or copied. Such a run must not count as
+/// two samples.
 #[must_use]
 pub fn same_run(reports: &[(String, Report)]) -> Option<(&str, &str)> {
     reports.iter().enumerate().find_map(|(index, (name, run))| {
@@ -151,10 +157,10 @@ pub fn to_json(comparison: &Comparison) -> serde_json::Result<String> {
     serde_json::to_string_pretty(comparison)
 }
 
-/// Groups whose failure shares differ by more than this do different work.
+/// If the failure shares of two groups differ by more than this, the groups did different work.
 const FAILURES_APART_MAX: f64 = 0.001;
 
-/// Returns the largest share of failures in a run of a group.
+/// Returns the largest share of failures among the runs of a group.
 fn failures(runs: &[&Report]) -> f64 {
     let share = |run: &&Report| {
         let sent = run.messages.sent.max(run.connections.asked).max(1);
@@ -173,7 +179,7 @@ fn rows(groups: &[(Group, Vec<&Report>)]) -> Vec<ComparisonRow> {
         .iter()
         .map(|(_, runs)| runs.iter().flat_map(|report| metrics::of(report)).collect())
         .collect();
-    // Rows follow the order of the first run that has a figure.
+    // A row's place is determined by the first run that has its figure.
     let mut keys: Vec<&Sample> = Vec::new();
     for sample in samples.iter().flatten() {
         if !keys.iter().any(|known| known.metric == sample.metric) {
@@ -242,7 +248,7 @@ fn compare_ratio(better: Better, first: Side<'_>, other: Side<'_>) -> Option<Rat
         {
             Verdict::Noise
         }
-        // Differences within one run each may occur between any two runs.
+        // With one run per group, it is unknown whether any two runs differ as much.
         Some(estimate)
             if matches!(
                 estimate.method,
@@ -299,7 +305,8 @@ fn estimate_of((first, first_runs): Side<'_>, (other, other_runs): Side<'_>) -> 
     estimate::unpaired(&a, &b)
 }
 
-/// Returns the runs of two groups as pairs in order of time if they alternated: each pair ended before the next began.
+/// Returns pairs of runs of two groups in chronological order if the groups alternated, so that
+/// each pair ended before the next began.
 fn pairs(first: &[&Report], other: &[&Report]) -> Option<Vec<(usize, usize)>> {
     let by_time = |runs: &[&Report]| {
         let mut order: Vec<usize> = (0..runs.len()).collect();
@@ -322,7 +329,8 @@ fn pairs(first: &[&Report], other: &[&Report]) -> Option<Vec<(usize, usize)>> {
     took_turns.then_some(order)
 }
 
-/// Returns whether a time has this format, whose order is alphabetical: `2026-11-21T06:00:00Z`.
+/// Returns whether a time has the format `2026-11-21T06:00:00Z`, whose alphabetical order is
+/// chronological.
 fn is_rfc3339(time: &str) -> bool {
     time.len() >= 20
         && time.is_char_boundary(10)

@@ -1,10 +1,12 @@
-//! Export of reports for other programs: percentiles for HdrHistogram plotters, the timeline for spreadsheets.
+//! Exports reports for other programs: percentiles for HdrHistogram plotters, and the timeline for
+//! spreadsheets.
 
 use std::fmt::Write as _;
 
 use super::model::Report;
 
-/// Returns the latencies in the percentile format of HdrHistogram (`.hgrm`), in milliseconds; `None` without any.
+/// Returns the latencies in the percentile format of HdrHistogram (`.hgrm`), in milliseconds;
+/// `None` if there are none.
 #[must_use]
 pub fn hgrm(report: &Report) -> Option<String> {
     let distribution = report.distribution.as_ref()?;
@@ -37,11 +39,11 @@ const COLUMNS: [&str; 8] = [
     "phase", "from_s", "seconds", "received", "errors", "p50_us", "p99_us", "max_us",
 ];
 
-/// Returns the timeline as CSV (RFC 4180) with a header; for a scenario that of each phase, by its name. Figures that
-/// were not measured are empty fields.
+/// Returns the timeline as CSV (RFC 4180) with a header. For a scenario, it contains the timeline
+/// of each phase, with the phase's name. Figures that were not measured are empty fields.
 ///
 /// # Errors
-/// Generated reports never cause one.
+/// The CSV can't be written. This does not happen for generated reports.
 pub fn csv(report: &Report) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;

@@ -2,7 +2,7 @@
 
 use super::model::*;
 
-/// Every field is filled, every list has an entry.
+/// Returns a report in which every field is set and every list has an entry.
 pub(crate) fn full() -> Report {
     let latency = Latency {
         count: 1_000_000,

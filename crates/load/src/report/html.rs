@@ -1,7 +1,8 @@
 //! The report as an HTML page: a self-contained file to store, send or print.
 //!
-//! Charts are rendered here, so the page has no script; its only `<script>` is the report's JSON, which the browser
-//! does not execute. External texts are passed through [`escape`].
+//! Charts are rendered as SVG in advance, so the page needs no script. Its only `<script>` element
+//! contains the report's JSON, which the browser does not execute. External texts are passed
+//! through [`escape`].
 
 mod chart;
 mod charts;
@@ -18,18 +19,19 @@ use super::wording;
 const PAGE: &str = include_str!("html/page.html");
 const CSS: &str = include_str!("html/page.css");
 
-/// Returns the page.
+/// Returns the report as an HTML page.
 ///
 /// # Errors
-/// A figure of the report can't be written as JSON, which generated reports do not contain.
+/// The report can't be written as JSON. This does not happen for generated reports.
 pub fn html(report: &Report) -> serde_json::Result<String> {
-    // In JSON `<` occurs only inside strings, where this is equivalent: no end tag or comment can begin.
+    // In JSON, `<` occurs only inside strings, where the escape is equivalent. Without `<`, the
+    // JSON can't contain an end tag or a comment.
     let json = serde_json::to_string(report)?.replace('<', "\\u003c");
     let title = escape(&format!("veche bench {} {}", report.kind, report.target));
     let mut page = String::with_capacity(PAGE.len() + CSS.len() + json.len() + 32_768);
     let body = body(report);
     let mut rest = PAGE;
-    // A single pass, so that inserted text is not taken for a placeholder.
+    // The page is filled in a single pass, so that a placeholder in inserted text is not replaced.
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, behind) = after
             .split_once("}}")

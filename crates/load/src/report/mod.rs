@@ -1,7 +1,8 @@
-//! Reports: their data and their formats.
+//! The data of reports and their output formats.
 //!
-//! [`model`] is the data and the public format of `--json`. [`text`] is for the terminal after the run, [`progress`]
-//! during it, [`html`] is a page, [`files`] are for other programs, [`compare`] compares runs. None of them measures,
+//! [`model`] defines the data, which is also the public format of `--json`. [`progress`] writes the
+//! progress line during a run, and [`text`] the report after it. [`html`] creates a page, [`files`]
+//! exports data for other programs, and [`compare`] compares runs. None of these modules measures,
 //! reads a clock or knows the destination of its output.
 
 pub mod compare;

@@ -42,32 +42,36 @@ pub struct Report {
     pub messages: Messages,
     /// Errors by cause, over the whole run.
     pub errors: Errors,
-    /// From the intended (open loop) or actual (closed loop) send time to the answer or delivery, without error
-    /// responses. Absent without answers.
+    /// Time from the intended (open loop) or actual (closed loop) sending of a message to its
+    /// answer or delivery. Error responses are excluded. Absent if there were no answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// The reason why `latency_us` is missing although answers arrived: messages without a stamp whose counts do not
-    /// match.
+    /// Why `latency_us` is missing although answers arrived: messages had no stamp, and the numbers
+    /// of messages and answers differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_refused: Option<String>,
-    /// From the start of the connect, or with `--connect-rate` from its due time, to the end of the handshake; fields
-    /// as in `latency_us`.
+    /// Time from the start of the connect (or with `--connect-rate` from when it was due) to the
+    /// end of the handshake. The fields are those of `latency_us`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake_us: Option<Latency>,
-    /// The distribution behind `latency_us`: counts of latencies up to each bound, bounds rising, none empty.
+    /// The distribution of `latency_us`: the number of latencies up to each bound. Bounds increase,
+    /// and empty buckets are omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<Bucket>,
-    /// The same distribution with three digits, for a file of percentiles. Not part of the published form.
+    /// The same distribution with three significant digits, for a file of percentiles. Not part of
+    /// the public format.
     #[serde(skip)]
     pub distribution: Option<Distribution>,
     /// The measured time in equal steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Interval>,
-    /// The fate of each numbered message at each receiver, over the whole run with warm-up: `expected` = `delivered` +
-    /// `lost` + `away` + messages that arrived `corrupted`, without duplicates.
+    /// What happened to each numbered message at each receiver, over the whole run with warm-up.
+    /// `expected` is the sum of `delivered`, `lost`, `away` and the `corrupted` messages that are
+    /// not copies of delivered ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerCounts>,
-    /// The responses of an `http` run. With more than one status or length they are a mix, whose averages mean little.
+    /// The responses of an `http` run. If statuses or lengths differ, averages over all responses
+    /// mean little.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTally>,
     /// The users of a load script.
@@ -76,14 +80,15 @@ pub struct Report {
     /// The steps of a shootout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
-    /// The steps of a search for the highest rate; the report is that of the run at this rate.
+    /// The steps of a search for the highest rate. The rest of the report describes the run at that
+    /// rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Search>,
     /// Resource use of the server's processes during the measurement, with `--pid`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerUse>,
-    /// The process of `--pid`, if it ended before the measurement: its resource use is then unknown and `server` is
-    /// absent.
+    /// The process id of `--pid`, if the process ended before the measurement did. Its resource use
+    /// is then unknown, so `server` is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_ended: Option<u32>,
     /// The resources that the tester used, and whether it was the bottleneck.
@@ -91,7 +96,7 @@ pub struct Report {
     /// The phases of a scenario, each a report of this format.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Self>,
-    /// The promises of a scenario, or of a phase.
+    /// The objectives of a scenario or of a phase, with their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Objective>,
 }
@@ -109,11 +114,11 @@ pub struct Machine {
     pub kernel: String,
 }
 
-/// The parameters of a run. Those that do not apply to its kind are absent.
+/// The parameters of a run. Parameters that do not apply to this kind of run are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The arguments after `bench`. Values of `--header`, `--publish-header` and `--cookie` are masked as `***`, except
-    /// those of headers such as `Origin` and `Content-Type`.
+    /// The arguments after `bench`. Values of `--header`, `--publish-header` and `--cookie` are
+    /// masked as `***`, except the values of headers such as `Origin` and `Content-Type`.
     pub command: Vec<String>,
     /// A name for the run: `compare` treats runs with the same label as samples of one group.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,8 +136,9 @@ pub struct Settings {
     /// Bytes of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// Whether messages carry their connection and number, by which answers are matched: with `echo` and `storm`, from
-    /// 16 bytes on, but not with `--message` and `--file`.
+    /// Whether messages contain the numbers of their connection and of the message, by which
+    /// answers are matched. `echo` and `storm` do this for messages of at least 16 bytes, except
+    /// with `--message` and `--file`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stamped: Option<bool>,
     /// Messages in flight on each connection of a closed loop.
@@ -159,19 +165,20 @@ pub struct ConnectionCounts {
     /// Connections reopened because of `--chaos` or `--churn`, or with `--recover` after an unexpected end.
     #[serde(default)]
     pub reconnected: u64,
-    /// With `echo`: connections open at the end that received no data after an answer was missing for `--timeout`. With
-    /// `http`: connections closed for that reason and reopened.
+    /// With `echo`: connections that did not answer within `--timeout`, received no data
+    /// afterwards, and were open at the end. With `http`: connections that were closed and reopened
+    /// for this reason.
     #[serde(default)]
     pub dead: u64,
     /// With `--connect-rate`: connections started more than a millisecond late, because `--opening` handshakes were
     /// pending or the tester was busy.
     #[serde(default)]
     pub late: u64,
-    /// From the first connect until each connection had opened or failed.
+    /// Time from the first connect until every connection had opened or failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_open_s: Option<f64>,
-    /// Sockets of this machine in TIME_WAIT to or from the addresses of the run's URLs at the end, regardless of which
-    /// process opened them.
+    /// Number of this machine's sockets in TIME_WAIT at the end, to or from the addresses of the
+    /// run's URLs, regardless of which process opened them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_wait: Option<u64>,
 }
@@ -183,15 +190,17 @@ pub struct Messages {
     pub sent: u64,
     /// Answers, responses or deliveries received.
     pub received: u64,
-    /// Answers or deliveries that arrived in the measured time, whenever they were due, without error responses. In an
-    /// open loop `messages.received` also includes those that were due in that time and arrived after it.
+    /// Answers or deliveries that arrived in the measured time, whenever they were due, without
+    /// error responses. In an open loop, `messages.received` also includes answers that were due in
+    /// the measured time and arrived after it.
     #[serde(default)]
     pub received_in_time: u64,
     /// `messages.received_in_time` per second of the measured time.
     pub per_second: f64,
-    /// For an open loop: whether 99 % of the messages due in the measured time were answered by its end, plus the
-    /// shortest latency and 0.1 s (or 1 % of the time, if longer). Otherwise the server or the tester was slower than
-    /// the rate.
+    /// For an open loop: whether at least 99 % of the messages due in the measured time were
+    /// answered in time. The deadline is the end of the measured time, plus the shortest latency,
+    /// plus 0.1 s or 1 % of the measured time, whichever is longer. If `false`, the server or the
+    /// tester could not keep up with the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_reached: Option<bool>,
     /// Payload bytes sent, without frame headers and HTTP heads.
@@ -201,15 +210,16 @@ pub struct Messages {
     /// Unsolicited messages, such as a greeting; over the whole run, with warm-up.
     #[serde(default)]
     pub unasked: u64,
-    /// Messages of the server that `--answer` specifies, answered over the whole run. No other figure includes them.
+    /// Server messages matched by `--answer` and answered, over the whole run. No other figure
+    /// includes them.
     #[serde(default)]
     pub heartbeats: u64,
-    /// Answers received more than once. This and the next two apply to `echo`, `storm` and `shootout`, over the whole
-    /// run, with warm-up.
+    /// Answers received more than once. This field and the next two apply to `echo`, `storm` and
+    /// `shootout`, over the whole run, with warm-up.
     #[serde(default)]
     pub duplicated: u64,
-    /// Answers received after the answer to a later message of the same connection. They count as answers, with their
-    /// latency.
+    /// Answers received after the answer to a later message of the same connection. They count as
+    /// answers, and their latency counts.
     #[serde(default)]
     pub late: u64,
     /// Messages without an answer although a later message of the same connection was answered. Each is an error.
@@ -235,11 +245,11 @@ pub struct Errors {
     pub bad_handshake: u64,
     /// Certificate or TLS handshake failure.
     pub tls: u64,
-    /// Bytes that violate the protocol.
+    /// The server sent bytes that violate the protocol.
     pub bad_protocol: u64,
-    /// An answer other than the expected one.
+    /// The answer differed from the expected one.
     pub wrong_answer: u64,
-    /// A response with a status of 400 or above, or a body other than the one of `--expect`.
+    /// A response had a status of 400 or above, or a body other than that of `--expect`.
     pub bad_response: u64,
     /// Limits or errors of the tester's operating system: descriptors, ports, memory.
     pub system: u64,
@@ -295,9 +305,10 @@ pub struct Latency {
 /// One bar of a histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Upper bound of a bar of the latency distribution; its lower bound is that of the previous bar.
+    /// Upper bound of the bar in microseconds. The lower bound is the upper bound of the previous
+    /// bar.
     pub to_us: f64,
-    /// Number of samples; empty bars are omitted.
+    /// Number of samples in the bar; empty bars are omitted.
     pub count: u64,
 }
 
@@ -319,18 +330,18 @@ pub struct Distribution {
 /// One percentile of a distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// The upper bound of its values.
+    /// The upper bound of the values up to this percentile.
     pub to_us: f64,
     /// The share of all values that are at most `to_us`, from 0 to 1.
     pub quantile: f64,
-    /// The number of values.
+    /// The number of values that are at most `to_us`.
     pub count: u64,
 }
 
 /// One step of the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Start of a step of the measured time, from the beginning of the measurement.
+    /// Start of the step in seconds since the beginning of the measured time.
     pub from_s: f64,
     /// Length of the step.
     pub seconds: f64,
@@ -338,71 +349,74 @@ pub struct Interval {
     pub received: u64,
     /// Errors in the step.
     pub errors: u64,
-    /// Median of the latencies that ended in the step; absent without any.
+    /// Median latency of the answers that arrived in the step; absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,
-    /// 99th percentile of these latencies.
+    /// 99th percentile of the latency of these answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
-    /// Maximum of these latencies.
+    /// Maximum latency of these answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_us: Option<f64>,
 }
 
-/// The fate of each numbered message at each receiver: `expected` = `delivered` + `lost` + `away` + messages that
-/// arrived `corrupted`, without duplicates.
+/// What happened to each numbered message at each receiver. `expected` is the sum of `delivered`,
+/// `lost`, `away` and the `corrupted` messages that are not copies of delivered ones.
 ///
-/// Covers the whole run, with warm-up and messages after the end: a loss counts whenever it happens.
+/// Covers the whole run, including the warm-up and messages after the end, because a loss counts
+/// whenever it happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LedgerCounts {
     /// Number of receivers in the run.
     pub receivers: u64,
-    /// Publications, including the warm-up, without refused ones where publications are answered (`http`, `tcp` with
-    /// `"ack":true`).
+    /// Number of publications, including the warm-up. If publications are answered (`http`, or
+    /// `tcp` with `"ack":true`), refused ones are excluded.
     pub published: u64,
-    /// Number of publications times receivers.
+    /// Number of deliveries expected: publications times receivers.
     pub expected: u64,
-    /// The deliveries of them that arrived, each counted once.
+    /// Expected deliveries that arrived, each counted once.
     pub delivered: u64,
-    /// Of these, deliveries that did not arrive although the receiver was connected.
+    /// Expected deliveries that did not arrive although the receiver was connected.
     pub lost: u64,
-    /// Of these, publications sent while the receiver was disconnected, or lost when its connection was closed.
+    /// Expected deliveries that did not arrive because the receiver was disconnected, or because
+    /// its connection was closed while they were on the way.
     pub away: u64,
     /// Deliveries received more than once.
     pub duplicated: u64,
-    /// Deliveries received after a later one of the same publisher.
+    /// Deliveries that arrived after a later one of the same publisher.
     pub reordered: u64,
     /// Messages with a wrong checksum or other damage.
     pub corrupted: u64,
-    /// Messages that do not belong to the run, without greetings: application pings, other channels. They do not count
-    /// as deliveries and are included in `messages.unasked`.
+    /// Messages that do not belong to the run, such as application pings or messages of other
+    /// channels, but not greetings. They do not count as deliveries and are included in
+    /// `messages.unasked`.
     #[serde(default)]
     pub foreign: u64,
     /// With `--recover`: results of recovery after reconnects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
-    /// The receivers that fared worst, at most ten, none without a fault.
+    /// The receivers with the most faults, at most ten. Receivers without faults are omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worst: Vec<LedgerPage>,
 }
 
-/// Results of recovery after reconnects, and of publications without an acknowledgement.
+/// Results of recovery after reconnects, and the outcome of unacknowledged publications.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// Reconnects with a position for which the server reported whether recovery was complete.
+    /// Reconnects with a position after which the server reported whether recovery was complete.
     pub returned: u64,
-    /// Of these, reconnects whose recovery was incomplete; publications until then that did not arrive count as
-    /// `ledger.away`.
+    /// Those reconnects after which recovery was incomplete. Publications that were missed until
+    /// then count as `ledger.away`.
     pub refused: u64,
     /// Connections of receivers and publishers that ended unexpectedly and were reopened.
     pub ended: u64,
     /// Failed attempts to reopen a connection, which were repeated.
     pub retried: u64,
-    /// The first of these ends and failures as text.
+    /// The first unexpected end or failed attempt, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
-    /// Publications sent but never acknowledged, or refused: their outcome is unknown, so the ledger counts them only
-    /// in `duplicated` and `reordered`.
+    /// Publications that were refused or never acknowledged. Their outcome is unknown, so the
+    /// ledger counts them only in `duplicated` and `reordered`.
     pub unanswered: u64,
     /// Deliveries of these publications, each counted once.
     pub unanswered_delivered: u64,
@@ -411,7 +425,7 @@ pub struct Recovery {
 /// The ledger of one receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LedgerPage {
-    /// A receiver with faults: its `{i}`. At most ten, those with the most faults first.
+    /// The receiver's number: its `{i}`.
     pub receiver: u64,
     /// As in the ledger, for this receiver.
     pub lost: u64,
@@ -419,7 +433,7 @@ pub struct LedgerPage {
     pub duplicated: u64,
     /// As in the ledger, for this receiver.
     pub reordered: u64,
-    /// Corrupted messages of this receiver, as above.
+    /// Corrupted messages that this receiver got, as in the ledger.
     pub corrupted: u64,
     /// The receiver's first fault as text.
     pub first: String,
@@ -430,21 +444,21 @@ pub struct LedgerPage {
 pub struct HttpTally {
     /// Number of responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Responses by body length in bytes, at most 16 different lengths.
+    /// Number of responses by body length in bytes, for at most 16 lengths.
     pub body_bytes: BTreeMap<u64, u64>,
-    /// Responses of further lengths.
+    /// Number of responses with other lengths.
     #[serde(default)]
     pub other_body_bytes: u64,
-    /// Bodies other than that of `--expect`; absent without `--expect`.
+    /// Number of bodies that differ from that of `--expect`; absent without `--expect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unexpected_bodies: Option<u64>,
 }
 
-/// The most distinct body lengths.
+/// Maximum number of body lengths that are counted separately.
 const BODY_LENGTHS_MAX: usize = 16;
 
 impl HttpTally {
-    /// Counts responses of one length.
+    /// Adds `count` responses whose body has this length.
     pub(crate) fn add_length(&mut self, bytes: u64, count: u64) {
         if let Some(known) = self.body_bytes.get_mut(&bytes) {
             *known += count;
@@ -496,10 +510,10 @@ pub struct ScriptTally {
     pub actions: Vec<ActionFigures>,
 }
 
-/// The actions of one name.
+/// The figures of all actions with the same name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ActionFigures {
-    /// As in the script.
+    /// The name given by the script.
     pub name: String,
     /// Actions of this name that ended successfully in the measured time.
     pub count: u64,
@@ -507,10 +521,11 @@ pub struct ActionFigures {
     pub per_second: f64,
     /// Actions that raised an error, over the whole run.
     pub failed: u64,
-    /// Duration of the actions that started in the measured time and succeeded. Fields as in `latency_us`.
+    /// Duration of the actions that started in the measured time and succeeded. The fields are
+    /// those of the report's `latency_us`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// Text of their first error.
+    /// Text of the first error of these actions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
 }
@@ -518,9 +533,9 @@ pub struct ActionFigures {
 /// One step of a shootout.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Connected clients at a step of a shootout.
+    /// Number of connected clients in this step.
     pub clients: u64,
-    /// Round trips measured at the step.
+    /// Number of round trips measured in this step.
     pub samples: u64,
     /// Median of the round trips.
     pub p50_us: f64,
@@ -535,30 +550,30 @@ pub struct Step {
 /// A search for the highest rate that meets all objectives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Search {
-    /// With `--find-rate`: the highest rate that met all objectives. The rest of the report describes the run at this
+    /// The highest rate that met all objectives. The rest of the report describes the run at this
     /// rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// The lowest rate that missed an objective.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broken_at: Option<f64>,
-    /// The runs, in their order.
+    /// The runs of the search, in order.
     pub steps: Vec<SearchStep>,
 }
 
 /// One run of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SearchStep {
-    /// Target rate of one run of the search.
+    /// Target rate of the run.
     pub rate: f64,
-    /// Rate that was reached.
+    /// The rate that the run reached.
     pub per_second: f64,
-    /// 99th percentile of its latencies.
+    /// 99th percentile of the run's latencies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
-    /// Whether it met all objectives.
+    /// Whether the run met all objectives.
     pub held: bool,
-    /// An objective that it missed, with the measured figure.
+    /// The objectives that the run missed, with the measured figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<String>,
 }
@@ -568,9 +583,10 @@ pub struct SearchStep {
 pub struct ServerUse {
     /// The process of `--pid`.
     pub pid: u32,
-    /// Number of processes: that one and its descendants.
+    /// Number of processes: the process of `--pid` and its descendants.
     pub processes: u64,
-    /// CPU time of the busiest thread of these processes over the measured time: 1 is a whole core.
+    /// CPU time of the busiest thread of these processes, as a share of the measured time: 1 is a
+    /// whole core.
     #[serde(default)]
     pub cpu_busiest: f64,
     /// Total CPU time of these processes.
@@ -582,7 +598,7 @@ pub struct ServerUse {
     pub rss_before_bytes: u64,
     /// Resident memory with all connections open.
     pub rss_open_bytes: u64,
-    /// The difference per opened connection, without the kernel's socket memory.
+    /// The growth of resident memory per opened connection, without the kernel's socket memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_connection: Option<f64>,
 }
@@ -597,12 +613,12 @@ pub struct GeneratorUse {
     /// CPU time of the tester per message of `messages.received_in_time`; absent without messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_message: Option<f64>,
-    /// Share of the measured time in which a thread was ready to run but had no core: the maximum over all threads.
+    /// The largest share of the measured time in which a thread was ready to run but had no core.
     pub waited: f64,
-    /// Longest turn of a thread's loop, during which it neither sent nor received.
+    /// Longest turn of a thread's event loop. During a turn, the thread does not react to events.
     pub lag_us_max: f64,
-    /// Longest time beyond its intended wait in which a thread did not run, from 250 ms on: it was stopped or had no
-    /// core. 0 without such a pause.
+    /// The longest time that a thread was stopped or had no core, in addition to its intended wait.
+    /// Only pauses of at least 250 ms count; 0 if there was none.
     #[serde(default)]
     pub pause_us_max: f64,
     /// Maximum number of bytes queued for sending in one thread.
@@ -613,16 +629,16 @@ pub struct GeneratorUse {
     /// Resident memory of the tester per connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_connection: Option<f64>,
-    /// Whether the tester limited the run instead of the server: the figures then describe the tester.
+    /// Whether the tester, not the server, limited the run. The figures then describe the tester.
     pub bottleneck: bool,
     /// Why the tester was the bottleneck, as text; absent if it was not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// Conditions that made the figures less exact without limiting the run: 5 to 25 % of the time without a core, 1 to
-    /// 10 % of the sends late.
+    /// Conditions that made the figures less precise but did not limit the run: threads had no core
+    /// for 5 to 25 % of the time, or 1 to 10 % of the messages were sent late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// Its processes that were lost; no figure includes their counts.
+    /// The tester's processes that were lost. No figure includes their counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostProcess>,
 }
@@ -630,16 +646,16 @@ pub struct GeneratorUse {
 /// A process of the tester that was lost with its counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostProcess {
-    /// Number of a lost process of the tester, from 1; its counts are lost as well.
+    /// Number of the process, starting at 1.
     pub process: u64,
-    /// The reason of the end as text: `killed by signal 9`.
+    /// How the process ended, as text, for example `killed by signal 9`.
     pub how: String,
 }
 
 /// An objective of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Objective {
-    /// An objective of a scenario or a phase, as in the file.
+    /// The text of the objective, as in the scenario file.
     pub promise: String,
     /// The measured value with its unit.
     pub measured: String,

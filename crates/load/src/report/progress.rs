@@ -1,6 +1,6 @@
 //! The progress line, updated once a second during a run.
 //!
-//! On a narrow terminal it is shortened instead of wrapped, since a wrapped line can't be overwritten.
+//! On a narrow terminal, the line is shortened, since a wrapped line can't be overwritten.
 
 use super::units::{clean, count, rate, time};
 
@@ -19,18 +19,19 @@ pub struct Progress<'a> {
     pub asked: u64,
     /// Messages received in the last second.
     pub per_second: f64,
-    /// 99th percentile of the last second's answers in microseconds; `None` without any.
+    /// 99th percentile of the last second's answers in microseconds; `None` if there were none.
     pub p99_us: Option<f64>,
     /// Number of errors so far.
     pub errors: u64,
 }
 
-/// Returns the line, without a terminator and shorter than `columns`.
+/// Returns the line, which is shorter than `columns` and has no terminator.
 ///
-/// The caller writes `\r` before it and "erase to the end of the line" after it.
+/// The caller must write `\r` before the line, and erase the rest of the terminal's line after it.
 #[must_use]
 pub fn line(progress: &Progress<'_>, columns: usize) -> String {
-    // Parts with the highest number are dropped first. Errors and throughput stay.
+    // If the line is too long, the parts with the highest numbers are dropped first. Errors and
+    // throughput are always kept.
     let mut parts: Vec<(u8, String)> = Vec::with_capacity(6);
     let elapsed = format!("{:>4.0} s", progress.elapsed_s.max(0.0));
     match progress.planned_s {
@@ -63,7 +64,8 @@ pub fn line(progress: &Progress<'_>, columns: usize) -> String {
         ));
     }
 
-    // The last column stays free, since some terminals wrap when it is written.
+    // The last column is left empty, because some terminals wrap the line when that column is
+    // written.
     let room = columns.saturating_sub(1);
     loop {
         let text = parts

@@ -1,5 +1,5 @@
-//! Checks `docs/reference/bench-report.md`, the hand-written description of the public format, against the data model
-//! in both directions.
+//! Checks that the data model and `docs/reference/bench-report.md`, the hand-written description of
+//! the public format, have the same fields.
 
 use serde_json::Value;
 
@@ -11,8 +11,8 @@ const REFERENCE: &str = include_str!(concat!(
     "/../../docs/reference/bench-report.md"
 ));
 
-/// A row of the reference. In a path `[]` stands for an entry of a list, `*` for a variable key. Types that end with
-/// `?` are optional.
+/// A row of the reference. In a path, `[]` stands for an entry of a list and `*` for a variable
+/// key. A type that ends with `?` is optional.
 struct Field {
     path: &'static str,
     kind: &'static str,
@@ -45,7 +45,7 @@ fn every_field_is_listed_and_no_other() {
     report.phases = vec![full()];
     let found = paths(&serde_json::to_value(report).unwrap());
     let fields = fields();
-    // Optional objects have a row of their own.
+    // An object may have its own row, in addition to the rows of its fields.
     let is_object = |path: &str| {
         path != "handshake_us"
             && fields
@@ -109,7 +109,7 @@ fn paths(report: &Value) -> Vec<String> {
 fn walk(value: &Value, path: String, found: &mut Vec<String>) {
     let varies = ["errors.examples", "http.statuses", "http.body_bytes"].contains(&path.as_str());
     match value {
-        // Nested reports and repeated latencies are described once.
+        // The fields of these objects are described elsewhere in the reference.
         _ if path == "phases[]"
             || path == "handshake_us"
             || path == "script.actions[].latency_us" =>

@@ -1,7 +1,8 @@
-//! The report for people after a run, in a terminal of 80 columns.
+//! The text report that is printed after a run, for a terminal of 80 columns.
 //!
-//! Figures that were not measured are omitted. If the tester was the bottleneck, the report begins with that; other
-//! reasons for doubt (mixed answers, lost messages) are at the end.
+//! Figures that were not measured are omitted. If the tester was the bottleneck, the report begins
+//! with a warning. Other reasons to doubt the figures, such as mixed answers or lost messages, are
+//! at the end.
 
 mod findings;
 mod histogram;
@@ -62,7 +63,8 @@ pub(crate) fn is_bottleneck(report: &Report) -> bool {
     report.generator.bottleneck || report.phases.iter().any(|phase| phase.generator.bottleneck)
 }
 
-/// Returns reasons to doubt the figures, a sentence each, without those of the tester.
+/// Returns the reasons to doubt the figures, a sentence each, except reasons that concern the
+/// tester.
 pub(crate) fn doubts(report: &Report) -> Vec<String> {
     let mut doubts: Vec<String> = incomplete(report).into_iter().collect();
     if report.interrupted {
@@ -144,7 +146,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
     doubts
 }
 
-/// Returns a clause for an open loop whose rate was not reached.
+/// Returns a clause that states that an open loop did not reach its rate.
 pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
     let asked = report.settings.rate?;
     let words = wording::RunWording::of(&report.kind, true);
@@ -159,7 +161,7 @@ pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
     })
 }
 
-/// Returns a sentence about figures that lack those of lost processes.
+/// Returns a sentence that names lost processes, whose counts the figures lack.
 fn incomplete(report: &Report) -> Option<String> {
     if !report.incomplete {
         return None;

@@ -1,13 +1,14 @@
 //! Formatting of figures for people: three significant digits, a unit, grouped thousands.
 //!
-//! A figure that is not a number is shown as a dash; generated reports have none, but others may.
+//! A NaN or infinite figure is shown as a dash. Generated reports contain none, but other reports
+//! may.
 
 /// Shown for an absent figure.
 pub(crate) const ABSENT: &str = "–";
 
 /// Formats microseconds: `812 µs`, `1.02 ms`, `2.00 s`.
 pub(crate) fn time(us: f64) -> String {
-    // The limits are where three digits would round up into the next unit.
+    // Each limit is the value at which rounding to three digits would reach the next unit.
     match us {
         us if !us.is_finite() => ABSENT.to_owned(),
         us if us < 999.5 => format!("{} µs", three_digits(us)),
@@ -39,7 +40,7 @@ pub(crate) fn count(n: u64) -> String {
     grouped
 }
 
-/// Formats a rate: whole from 100 on, three digits below.
+/// Formats a rate: without decimals if it is at least 100, otherwise with three digits.
 pub(crate) fn rate(per_second: f64) -> String {
     match per_second {
         x if !x.is_finite() => ABSENT.to_owned(),
@@ -68,7 +69,7 @@ pub(crate) fn bytes(bytes: f64) -> String {
     format!("{} TiB", three_digits(size))
 }
 
-/// Formats a share of 1 in percent: `12.3 %`. Only 0 is shown as 0, and only 1 as 100.
+/// Formats a share between 0 and 1 in percent: `12.3 %`. Only 0 is shown as 0, and only 1 as 100.
 pub(crate) fn share(part: f64) -> String {
     match part * 100.0 {
         p if !p.is_finite() => ABSENT.to_owned(),

@@ -5,9 +5,9 @@ use super::units::{bytes, many, rate, seconds};
 
 /// The wording for one kind of run.
 pub(crate) struct RunWording {
-    /// The sent items, plural.
+    /// The noun for the sent items, in the plural.
     pub(crate) sent: &'static str,
-    /// The received items, plural.
+    /// The noun for the received items, in the plural.
     pub(crate) received: &'static str,
     /// The latency's meaning.
     pub(crate) latency: &'static str,
@@ -39,7 +39,8 @@ impl RunWording {
     }
 }
 
-/// Describes the run, as a sentence without its end: kind, size, connections, rate.
+/// Describes the run by its kind, size, connections and rate. The sentence has no end, so that the
+/// caller can continue it.
 pub(crate) fn run_description(report: &Report) -> String {
     let settings = &report.settings;
     let connections = many(settings.connections, "connection");

@@ -1,4 +1,5 @@
-//! The server's side of HTTP, blocking: one request after the other, with responses from the test.
+//! The server side of HTTP, with blocking I/O: it handles one request after the other and sends the
+//! test's responses.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,10 +10,10 @@ use super::serve;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// Raw request line and headers.
+    /// The request line and headers as received.
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
-    /// Whether another request had already arrived.
+    /// Whether the next request had already arrived when this one was read.
     pub(crate) is_followed: bool,
 }
 
@@ -41,7 +42,7 @@ pub(crate) fn serve_http(
     })
 }
 
-/// Returns a response with a length.
+/// Returns a response with a `Content-Length`.
 pub(crate) fn response(status: &str, body: &str) -> Vec<u8> {
     format!(
         "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",

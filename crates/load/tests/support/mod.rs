@@ -1,5 +1,5 @@
-//! Servers with known behaviour on real sockets, and runs against them. Their actions are recorded, so that reports can
-//! be compared with the truth.
+//! Servers with known behaviour on real sockets, and runs against them. The servers record their
+//! actions, so that tests can compare reports with the truth.
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
@@ -23,10 +23,10 @@ pub(crate) use websocket::{Next, WebSocket};
 
 pub(crate) use now::now;
 
-/// Longer than any step takes, even on a busy machine.
+/// A time limit that no step exceeds, even on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// Starts a server with a thread per connection; it lives as long as the test process.
+/// Starts a server with one thread per connection. It runs until the test process ends.
 pub(crate) fn serve(talk: impl Fn(u32, TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -84,7 +84,7 @@ pub(crate) fn endpoint(url: &str, clients: u32) -> Endpoint {
     Endpoint::new(Target::parse(url).expect("a URL of this test"), clients)
 }
 
-/// Returns a run of this duration on one thread without a warm-up.
+/// Returns the plan of a run of this duration, on one thread and without a warm-up.
 pub(crate) fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, duration_ms: u64) -> Plan {
     let ends_by_itself = matches!(load, LoadPlan::Storm(_) | LoadPlan::Shootout(_));
     Plan {
@@ -115,7 +115,7 @@ pub(crate) fn report(plan: Plan) -> Report {
     run(plan, run_control).expect("a report")
 }
 
-/// Runs a test's cases concurrently, since they mostly wait.
+/// Runs a test's cases concurrently, since they spend most of their time waiting.
 pub(crate) fn at_once<C: Send>(cases: impl IntoIterator<Item = C>, test: impl Fn(C) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -139,8 +139,8 @@ pub(crate) fn assert_clean(report: &Report) {
     assert_eq!(report.messages.unanswered, 0, "{:?}", report.messages);
 }
 
-/// Compares the figures of a report with the truth, to the message, and prints them as a row of the table in
-/// bench/results (`cargo test --test truth -- --nocapture --test-threads 1 | grep '^| '`).
+/// Asserts that the figures of a report equal the true counts, and prints both as a row of the
+/// table in bench/results (`cargo test --test truth -- --nocapture --test-threads 1 | grep '^| '`).
 #[track_caller]
 pub(crate) fn row(case: &str, server: &str, figures: &[(&str, u64, u64)]) {
     let words = |of: fn(&(&str, u64, u64)) -> u64| {

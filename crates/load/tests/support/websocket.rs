@@ -1,4 +1,4 @@
-//! The server's side of a WebSocket, blocking, over anything that reads and writes.
+//! The server side of a WebSocket, with blocking I/O over any stream.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -34,14 +34,15 @@ pub(crate) struct WebSocket<S> {
 }
 
 impl<S: Read + Write> WebSocket<S> {
-    /// Performs the handshake with the first offered subprotocol. `None` if the client disconnects.
+    /// Performs the handshake and selects the first offered subprotocol; `None` if the client
+    /// disconnects.
     pub(crate) fn accept(stream: S) -> Option<Self> {
         let (mut websocket, response) = Self::handshake(stream)?;
         websocket.stream.write_all(&response).ok()?;
         Some(websocket)
     }
 
-    /// Performs the handshake except for the response, which the caller sends.
+    /// Performs the handshake except for sending the response, which the caller must do.
     pub(crate) fn handshake(mut stream: S) -> Option<(Self, Vec<u8>)> {
         let mut input = Vec::new();
         let end = loop {
@@ -123,7 +124,7 @@ impl<S: Read + Write> WebSocket<S> {
         }
     }
 
-    /// Sends a message; errors of a disconnected client are ignored.
+    /// Sends a message. Errors are ignored, since the client may have disconnected.
     pub(crate) fn send(&mut self, kind: MessageKind, data: &[u8]) {
         let _ = self.stream.write_all(&frame(kind, data));
     }

@@ -1,8 +1,9 @@
-//! Measured times against known delays: a stalling server, one with a fixed delay, one that shares its core with the
-//! tester.
+//! Compares measured times with known delays: a server that stalls, a server with a fixed delay,
+//! and a server that shares its core with the tester.
 //!
-//! The tests run one at a time, since they would disturb each other. Other load on the machine can delay an answer, but
-//! never speed it up; tests that could mistake a delay for a fault take the best of a few runs.
+//! The tests run one at a time, since they would disturb each other. Other load on the machine can
+//! delay an answer, but never speed it up. A test that could mistake such a delay for a fault uses
+//! the best of several runs.
 
 #[path = "../../../../tests/skip.rs"]
 mod skip;
@@ -23,7 +24,7 @@ use veche_load::report::Report;
 use support::{WebSocket, assert_clean, endpoint, now, plan, report, serve_websocket};
 
 static ALONE: Mutex<()> = Mutex::new(());
-/// Number of runs, of which the best counts.
+/// Number of runs from which the best one is used.
 const TRIES: usize = 5;
 
 fn echo(inflight: u32, rate: Option<f64>) -> LoadPlan {
@@ -38,7 +39,8 @@ fn echo(inflight: u32, rate: Option<f64>) -> LoadPlan {
 const STALL: Duration = Duration::from_millis(300);
 const STALL_EVERY: Duration = Duration::from_millis(1500);
 
-/// Starts an echo server all of whose connections stall together for [`STALL`] of every [`STALL_EVERY`].
+/// Starts an echo server. All its connections stall together for [`STALL`] of every
+/// [`STALL_EVERY`].
 fn stalling() -> std::net::SocketAddr {
     let began = now();
     serve_websocket(move |mut websocket| {
@@ -54,8 +56,8 @@ fn stalling() -> std::net::SocketAddr {
     })
 }
 
-/// A closed loop waits with the server and takes one sample per stall and connection; an open loop counts all messages
-/// due in the meantime.
+/// During a stall, a closed loop waits with the server, so it records one sample per stall and
+/// connection. An open loop records all messages that were due during the stall.
 #[test]
 fn an_open_loop_shows_a_stall_and_a_closed_one_hides_it() {
     let _alone = ALONE.lock();
@@ -72,7 +74,8 @@ fn an_open_loop_shows_a_stall_and_a_closed_one_hides_it() {
     );
     let latency = open.latency_us.expect("latencies");
     assert_eq!(latency.count, 1500);
-    // A fifth of the time is stalled, so a fifth of the messages waited, from 0 to 300 ms.
+    // The server stalls for a fifth of the time, so a fifth of the messages waited, for up to 300
+    // ms.
     assert!(latency.p90 > stall_us * 0.3, "{latency:?}");
     assert!(latency.p99 > stall_us * 0.8, "{latency:?}");
     assert!(latency.max >= stall_us * 0.95, "{latency:?}");
@@ -86,7 +89,7 @@ fn an_open_loop_shows_a_stall_and_a_closed_one_hides_it() {
     assert!(latency.p99 < stall_us * 0.3, "{latency:?}");
 }
 
-/// Each answer takes 20 ms, and so does each percentile.
+/// Each answer takes 20 ms, so every percentile must be 20 ms.
 #[test]
 fn a_fixed_delay_is_every_percentile() {
     const DELAY: Duration = Duration::from_millis(20);
@@ -98,7 +101,8 @@ fn a_fixed_delay_is_every_percentile() {
         }
     });
     let url = format!("ws://{address}/");
-    // The open loop's rate permits each connection to answer in time.
+    // The rate of the open loop is low enough for each connection to answer before its next
+    // message.
     for load in [echo(1, None), echo(1, Some(200.0))] {
         let mut seen = Vec::new();
         let is_right = (0..TRIES).any(|_| {
@@ -106,7 +110,8 @@ fn a_fixed_delay_is_every_percentile() {
             assert_clean(&report);
             let latency = report.latency_us.expect("latencies");
             assert!(latency.count >= 50, "{latency:?}");
-            // The histogram has three digits; answers are never early.
+            // Answers are never early; the tolerance is for the histogram, which has three
+            // significant digits.
             assert!(latency.min >= 19_990.0, "{latency:?}");
             let is_right = latency.p50 < 23_000.0 && latency.p99 < 30_000.0;
             seen.push(latency);
@@ -168,7 +173,7 @@ fn a_tester_with_time_to_spare_does_not_blame_itself() {
     let [server, .., tester] = cores()[..] else {
         return skip::skip("one core only, so the server can't have one of its own");
     };
-    // With and without a rate, neither loads a core.
+    // With or without a rate, the tester needs far less than a core.
     for load in [echo(1, Some(1000.0)), echo(1, None)] {
         let mut seen = Vec::new();
         let is_quiet = (0..4 * TRIES).any(|_| {
@@ -180,7 +185,7 @@ fn a_tester_with_time_to_spare_does_not_blame_itself() {
             seen.last()
                 .is_some_and(|last| !last.bottleneck && last.reasons.is_empty())
         });
-        // If other load on the machine delayed every run, the test can't judge the verdict.
+        // If other load on the machine delayed every run, the test can't decide.
         if !is_quiet && seen.iter().all(|one| one.waited > 0.01) {
             return skip::skip("others keep the core of the tester busy");
         }
@@ -188,7 +193,7 @@ fn a_tester_with_time_to_spare_does_not_blame_itself() {
     }
 }
 
-/// One thread can't send more than a core permits: late sends are reported.
+/// One core is not enough to send at this rate, so late sends are reported.
 #[test]
 fn a_rate_beyond_the_tester_is_the_testers_limit() {
     let _alone = ALONE.lock();

@@ -1,5 +1,5 @@
-//! Servers that answer twice, late, never or unasked: each kind is counted exactly, and other answers of the connection
-//! are not affected.
+//! Servers that answer twice, late, never or without being asked. Each kind is counted exactly, and
+//! does not affect other answers on the connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,13 +35,14 @@ fn echo(inflight: u32, rate: Option<f64>) -> LoadPlan {
     })
 }
 
-/// Closed loops and an open one.
+/// Returns two closed loops and an open loop.
 fn echoes() -> [LoadPlan; 3] {
     [echo(1, None), echo(4, None), echo(1, Some(2000.0))]
 }
 
-/// An echo server with faults: `odd` gets the number and the data of each message, and returns the messages to send where
-/// it is not echoed. Returns the address and the count of these.
+/// Starts an echo server with faults. `odd` gets the number and the data of each message; for a
+/// faulty answer, it returns the messages to send instead of the echo. Returns the address and the
+/// number of faulty answers.
 fn serve(
     odd: impl Fn(u64, &[u8]) -> Option<Vec<Vec<u8>>> + Send + Sync + 'static,
 ) -> (SocketAddr, Arc<AtomicU64>) {
@@ -65,7 +66,8 @@ fn serve(
 fn heartbeats_are_answered_and_count_nowhere_else() {
     let count = Arc::new(AtomicU64::new(0));
     let pings = Arc::clone(&count);
-    // A ping after every tenth echo; nothing more is answered before its pong.
+    // The server sends a ping after every tenth echo, and echoes nothing more until it receives the
+    // pong.
     let address = serve_websocket(move |mut websocket| {
         let mut number = 0;
         while let Some((kind, data)) = websocket.message() {
@@ -177,7 +179,8 @@ fn answers_that_never_come_are_lost_and_no_others() {
                 ("errors", truth, report.errors.count()),
             ],
         );
-        // No later message follows the last ones of a connection.
+        // If a lost message is the last on its connection, no later answer can overtake it, so it
+        // does not count as lost.
         assert!((truth - 4..=truth).contains(&messages.lost), "{messages:?}");
         assert_eq!(report.errors.count(), truth, "{:?}", report.errors);
         assert_eq!(report.errors.wrong_answer, messages.lost);
@@ -188,7 +191,8 @@ fn answers_that_never_come_are_lost_and_no_others() {
     });
 }
 
-/// Each fourth answer is sent after the next one, which determines its latency.
+/// Every fourth answer is held back until the next answer has been sent. Its latency includes this
+/// time.
 #[test]
 fn answers_that_are_overtaken_are_late() {
     at_once([echo(4, None), echo(1, Some(2000.0))], |load| {
@@ -266,7 +270,7 @@ fn a_storm_and_a_shootout_see_duplicates() {
     let messages = &report.messages;
     assert_eq!(messages.received, 200, "{messages:?}");
     let truth = twice.load(SeqCst);
-    // Some of the last answers may arrive after the end.
+    // Some duplicates may arrive after the end of the run.
     assert!(truth > 30, "{truth}");
     assert!(
         (truth - 2..=truth).contains(&messages.duplicated),
@@ -286,8 +290,8 @@ fn unstamped(content: PayloadContent, inflight: u32) -> LoadPlan {
     })
 }
 
-/// Without stamps a duplicate or loss shifts all later answers; then the report has no latencies. It has some as long
-/// as all messages can be matched, even with a greeting.
+/// Without stamps, a duplicate or loss shifts all later answers, so the report then has no
+/// latencies. It has latencies if all messages can be matched, even after a greeting.
 #[test]
 fn without_stamps_there_are_no_latencies_once_counts_disagree() {
     let contents = || {
@@ -326,8 +330,8 @@ fn without_stamps_there_are_no_latencies_once_counts_disagree() {
     }
 }
 
-/// A closed loop continues after a lost message, with or without others in flight; a message answered after its time
-/// limit is late, but counts as unanswered.
+/// A closed loop continues after a lost message, whether or not other messages are in flight. A
+/// message answered after its time limit is late, and also counts as unanswered.
 #[test]
 fn a_closed_loop_continues_after_a_timeout() {
     at_once([1, 2], |inflight| {

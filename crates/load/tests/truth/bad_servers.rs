@@ -43,7 +43,8 @@ fn run(load: LoadPlan, address: SocketAddr) -> Report {
     })
 }
 
-/// Asserts that all four failed with this cause alone, and this text of the first.
+/// Asserts that all four connections failed with this cause alone, and that the first error has
+/// this text.
 #[track_caller]
 fn all_fail(report: &Report, count: u64, cause: &str, words: &str) {
     let connections = &report.connections;
@@ -144,7 +145,7 @@ fn names_the_kinds(report: &Report) {
 
 #[test]
 fn wrong_answers_are_wrong() {
-    // The third answer of each connection is wrong, and later ones are right again.
+    // The third answer on each connection is wrong; all later ones are right.
     let address = serve_websocket(|mut websocket| {
         let mut number = 0;
         while let Some((kind, mut data)) = websocket.message() {
@@ -165,7 +166,7 @@ fn wrong_answers_are_wrong() {
     assert!(report.messages.received > 20, "{:?}", report.messages);
     assert_eq!(report.messages.unasked, 0);
 
-    // Text instead of binary each time: nothing is an echo.
+    // The server answers with text instead of binary messages, so no answer is an echo.
     let address = serve_websocket(|mut websocket| {
         while let Some((_, data)) = websocket.message() {
             websocket.send(MessageKind::Binary, &data);
@@ -199,7 +200,7 @@ fn a_greeting_is_no_wrong_answer() {
         assert_eq!(report.messages.unasked, 4, "{:?}", report.messages);
         assert!(report.messages.received >= 4, "{:?}", report.messages);
     }
-    // One that arrives with the first message already in flight.
+    // A greeting that arrives when the first message is already in flight.
     let address = serve_websocket(|mut websocket| {
         let first = websocket.message();
         websocket.text("welcome");
@@ -237,7 +238,7 @@ fn connections_that_end_are_disconnected() {
     );
     assert_eq!(report.messages.received, 20, "{:?}", report.messages);
 
-    // A frame that servers must not send.
+    // The server sends a frame that is not allowed.
     let address = serve_websocket(|mut websocket| {
         let _ = websocket.stream.write_all(b"\x83\x00");
         let _ = websocket.message();
@@ -251,7 +252,7 @@ fn connections_that_end_are_disconnected() {
     );
 }
 
-/// Half of the connections can't begin, which does not affect the others.
+/// Half of the connections can't be opened. This does not affect the others.
 #[test]
 fn a_local_address_that_is_not_ours() {
     let address = serve_websocket(WebSocket::echo);
@@ -293,7 +294,7 @@ fn the_handshake_is_as_asked() {
         subprotocols: vec!["chat.v2".to_owned(), "chat.v1".to_owned()],
         ..endpoint(&format!("ws://{address}/ws/{{i}}?user=bench{{i}}"), 4)
     };
-    // Over two threads, numbers are consecutive.
+    // Numbers are consecutive over both threads.
     let report = report(Plan {
         threads: 2,
         ..plan(vec![endpoint], echo(1), 200)

@@ -15,11 +15,11 @@ use veche_proto::websocket::{MessageKind, encode_close};
 use crate::support::websocket::frame;
 use crate::support::{SOON, at_once, endpoint, now, plan, report, row, serve_websocket};
 
-/// Publications in a frame.
+/// Number of publications in a frame.
 const BATCH: u64 = 5;
-/// Publications between two pings.
+/// Number of publications between two pings.
 const PING_EVERY: u64 = 20;
-/// Unanswered pings after which a connection is closed.
+/// Number of unanswered pings after which the server closes a connection.
 const UNANSWERED_MAX: u64 = 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,7 +140,7 @@ fn pings_are_answered_and_all_replies_of_a_frame_are_read() {
         let publish = endpoint(&format!("ws://{address}/publish"), 1);
         let report = report(plan(vec![hear, publish], load, 1500));
         let ledger = report.ledger.expect("a ledger");
-        // Its threads may still be reading the last messages.
+        // The server's threads may still be reading the last messages.
         let deadline = now() + SOON;
         let has_all_pongs = |truth: Truth| !wants_pongs || truth.pongs == truth.pings;
         while !has_all_pongs(state.lock().truth) && now() < deadline {

@@ -1,4 +1,4 @@
-//! Reports on responses: each status and length, for any framing.
+//! What reports state about responses: each status and length, for any framing.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -56,7 +56,7 @@ fn half_errors_are_seen_as_such() {
     assert_eq!(http.statuses[&200] + http.statuses[&500], received);
     assert_eq!(http.body_bytes[&4], http.statuses[&500]);
     assert_eq!(http.body_bytes[&35], http.statuses[&200]);
-    // Connections get requests in turn, so the counts differ by at most one each.
+    // Each connection gets both kinds of response in turn, so its counts differ by at most one.
     assert!(
         http.statuses[&200].abs_diff(http.statuses[&500]) <= 3,
         "{http:?}"
@@ -78,7 +78,7 @@ fn half_errors_are_seen_as_such() {
     assert_eq!(http.unexpected_bodies, None);
     let bytes = 4 * http.statuses[&500] + 35 * http.statuses[&200];
     assert_eq!(report.messages.bytes_received, bytes);
-    // Failures are in no throughput and no latency.
+    // Failed responses count neither in the throughput nor in the latency.
     let good = http.statuses[&200];
     assert_eq!(report.messages.received_in_time, good);
     assert_eq!(report.latency_us.expect("latencies").count, good);
@@ -88,7 +88,7 @@ fn half_errors_are_seen_as_such() {
 fn bodies_that_were_not_expected_are_counted() {
     let count = Arc::new(AtomicU64::new(0));
     let wrong = Arc::clone(&count);
-    // Every fifth is wrong, in one of three ways, always with status 200.
+    // Every fifth response is wrong, in one of three ways, although its status is 200.
     let address = serve_http(move |_, number, _| {
         let body = match number % 15 {
             4 => "hellO",
@@ -106,7 +106,7 @@ fn bodies_that_were_not_expected_are_counted() {
     let report = run(http, endpoint(&format!("http://{address}/"), 1));
     let http = report.http.as_ref().expect("a tally of responses");
     assert_eq!(http.unexpected_bodies, Some(report.errors.bad_response));
-    // The last response may have arrived after the end.
+    // The last response may have arrived after the end of the run.
     let wrong = count.load(Relaxed);
     assert!(
         wrong > 3 && wrong - report.errors.bad_response <= 1,
@@ -159,7 +159,7 @@ fn http10_keeps_connections_that_the_server_keeps() {
     assert_eq!(report.connections.reconnected, 0);
     assert!(report.messages.received > 20, "{:?}", report.messages);
 
-    // Without a length, the end of the connection is the end of the body.
+    // If there is no length, the body ends with the connection.
     let url = format!(
         "http://{}/old",
         serve_http(|_, _, _| (b"HTTP/1.0 200 OK\r\n\r\nto the end".to_vec(), After::Close))
@@ -279,7 +279,8 @@ fn a_client_thinks_before_its_next_request() {
     };
     let report = run(http, endpoint(&format!("http://{address}/"), 5));
     assert_clean(&report);
-    // Two in flight on each of five connections; the first after at most one pause, the others at least 50 ms apart.
+    // Each of the five connections may have two requests in flight. The first ones are sent after at
+    // most one pause; later ones are at least 50 ms apart.
     let most = 5 * 2 * (1 + 400 / 50);
     let sent = report.messages.sent;
     assert!((1..=most).contains(&sent), "{sent}");
@@ -337,7 +338,7 @@ fn each_client_has_its_number() {
     }
 }
 
-/// Servers that disconnect in the middle, or send something other than HTTP.
+/// Servers that disconnect in the middle of a response, or send something other than HTTP.
 #[test]
 fn invalid_responses_are_errors() {
     let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";

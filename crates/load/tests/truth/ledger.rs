@@ -1,5 +1,5 @@
-//! The ledger against servers that lose, duplicate, reorder and corrupt messages on a seeded schedule, and record what
-//! they did.
+//! Compares the ledger with the records of servers that lose, duplicate, reorder and corrupt
+//! messages. A seeded generator decides which messages are affected.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -20,7 +20,7 @@ use crate::support::{
     Next, WebSocket, at_once, endpoint, plan, report, row, serve, serve_websocket,
 };
 
-/// Silence after which held messages are sent.
+/// If nothing arrives for this time, held messages are sent.
 const QUIET: Duration = Duration::from_millis(250);
 
 /// Faults applied to messages, over all receivers.
@@ -56,7 +56,7 @@ struct Mischief {
     double: u32,
     swap: u32,
     corrupt: u32,
-    /// An unrelated message precedes it.
+    /// Frequency of an unrelated message before the numbered one.
     ping: u32,
 }
 
@@ -68,7 +68,8 @@ const MUCH: Mischief = Mischief {
     ping: 80,
 };
 
-/// A receiver's socket, and the held message of each publisher, which its successor is to overtake.
+/// A receiver's socket, and the held message of each publisher, which is sent after the publisher's
+/// next message.
 struct Receiver {
     socket: TcpStream,
     rng: Rng,
@@ -77,7 +78,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Sends a publisher's message, or applies the scheduled fault.
+    /// Sends a publisher's message to the receiver, or applies a fault to it.
     fn deliver(&mut self, from: u32, data: &[u8], mischief: Mischief, truth: &mut Truth) {
         truth.sent_to += 1;
         let mut out = Vec::new();
@@ -87,7 +88,8 @@ impl Receiver {
             above += share;
             roll < above
         };
-        // The first message may be taken for a greeting, and an overtaking one must arrive.
+        // No fault is applied to the first message, which may be taken for a greeting, or to a
+        // message that overtakes a held one.
         let is_spared = !self.has_greeted || self.held.contains_key(&from);
         self.has_greeted = true;
         if is_spared {
@@ -137,7 +139,7 @@ impl Receiver {
         data
     }
 
-    /// Sends the held message, now in order.
+    /// Sends the held message, which has not been overtaken.
     fn release(&mut self, from: u32) {
         if let Some(held) = self.held.remove(&from) {
             let _ = self.socket.write_all(&frame(MessageKind::Text, &held));
@@ -147,14 +149,14 @@ impl Receiver {
 
 #[derive(Default)]
 struct State {
-    /// By name, which is the end of the request's target.
+    /// The receivers by name, which is the end of the request target.
     receivers: BTreeMap<String, Receiver>,
     truth: Truth,
-    /// For publications to one: the publisher's connection and the receiver.
+    /// For publications to one receiver: the publisher's connection and the receiver's name.
     to_one: Vec<(u32, String)>,
 }
 
-/// A server of receivers, with publishers by messages and by lines.
+/// A server to which receivers connect. Publishers send WebSocket messages or lines.
 struct Server {
     websocket: SocketAddr,
     lines: SocketAddr,
@@ -172,7 +174,7 @@ impl Server {
             };
             let target = websocket.target().to_owned();
             if let Some(name) = target.strip_prefix("/hear?") {
-                // From the handshake on a receiver gets everything.
+                // A receiver gets all messages that are published after its handshake.
                 let mut receiver = Receiver {
                     rng: Rng::with_seed(seed ^ name.bytes().map(u64::from).sum::<u64>()),
                     socket: copy,
@@ -185,7 +187,7 @@ impl Server {
                 }
                 drop(state);
                 while websocket.message().is_some() {}
-                // The other handle would keep the connection open.
+                // Shuts the socket down, because the cloned handle would keep the connection open.
                 let _ = websocket.stream.shutdown(Shutdown::Both);
                 return;
             }
@@ -232,7 +234,7 @@ impl Server {
 }
 
 impl State {
-    /// Publishes to one receiver (`to:NAME …`), or any other data to all.
+    /// Publishes data of the form `to:NAME …` to one receiver, and any other data to all.
     fn publish(&mut self, from: u32, data: &[u8], mischief: Mischief) {
         self.truth.published += 1;
         if let Some(rest) = data.strip_prefix(b"to:") {
@@ -317,7 +319,7 @@ fn exactly_the_faults_of_a_broadcast_are_found() {
             ..plan(vec![server.hear(5), ways_in], load, 1500)
         };
         let ledger = compare(&server, plan);
-        // The schedule applied every kind of fault.
+        // Checks that every kind of fault occurred.
         assert!(ledger.published >= 500, "{ledger:?}");
         assert_eq!(ledger.expected, ledger.published * 5);
         assert_eq!((ledger.receivers, ledger.away), (5, 0));
@@ -357,7 +359,7 @@ fn exactly_the_faults_of_pushes_are_found() {
     }
 }
 
-/// A loss in the warm-up is a loss; only throughput and latency begin after it.
+/// A loss in the warm-up counts as a loss. Only throughput and latency exclude the warm-up.
 #[test]
 fn the_warm_up_is_in_the_ledger() {
     let server = Server::start(MUCH, 8);
@@ -415,7 +417,7 @@ fn all_of_a_burst_goes_from_one_publisher_to_one_receiver() {
     }
 }
 
-/// Receivers reconnect all the time; the server loses nothing, and nothing is reported as lost.
+/// Receivers reconnect all the time. The server loses nothing, so nothing may be reported as lost.
 #[test]
 fn chaos_adds_up() {
     at_once([1, 2], |threads| {
@@ -457,7 +459,8 @@ fn chaos_adds_up() {
     });
 }
 
-/// With chaos and faults together, reported losses never exceed the server's, and many of them are found.
+/// With both chaos and faults, the report never contains more losses than the server caused, and
+/// many of them are found.
 #[test]
 fn chaos_does_not_hide_what_is_lost() {
     let server = Server::start(
@@ -486,7 +489,8 @@ fn chaos_does_not_hide_what_is_lost() {
     );
 }
 
-/// A server that closes a receiver's connection causes other faults, and other receivers are unaffected.
+/// If the server closes a receiver's connection, its missing messages count as away, not as lost.
+/// Other receivers are unaffected.
 #[test]
 fn a_receiver_that_is_closed_is_away_not_lost() {
     let receivers = Arc::new(Mutex::new(Vec::<TcpStream>::new()));

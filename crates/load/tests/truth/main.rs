@@ -1,4 +1,5 @@
-//! The tester's counts against servers with known faults: reports contain exactly what the servers did.
+//! Compares the tester's counts with servers of known faults: reports must contain exactly what the
+//! servers did.
 
 #[path = "../support/mod.rs"]
 mod support;

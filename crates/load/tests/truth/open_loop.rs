@@ -1,4 +1,4 @@
-//! Open loops without an available connection: messages wait, and their latency includes the wait.
+//! Open loops while no connection is available: messages wait, and their latency includes the wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -28,7 +28,8 @@ fn echo(rate: f64, churn: Option<f64>) -> LoadPlan {
     })
 }
 
-/// One connection is closed repeatedly and is slow to reopen; the run may end in any state of it.
+/// The only connection is closed repeatedly and takes long to reopen. The run may end at any point
+/// of this cycle.
 #[test]
 fn messages_wait_for_a_reconnect() {
     let address = serve(|_, socket| {
@@ -51,7 +52,8 @@ fn messages_wait_for_a_reconnect() {
         assert!(report.connections.reconnected >= 3, "{report:#?}");
         let latency = report.latency_us.expect("latencies");
         assert!(latency.max >= 50_000.0, "{latency:?}");
-        // Most of them were late because of the server.
+        // Most of the late messages were late because of the server, so they do not count as late
+        // sends of the tester.
         assert!(report.generator.late_sends < 50, "{:?}", report.generator);
     });
 }
@@ -79,13 +81,13 @@ fn messages_that_no_connection_is_left_for_are_unanswered() {
     assert!((18..=20).contains(&messages.received), "{messages:?}");
     let errors = &report.errors;
     assert_eq!(report.connections.disconnected, 2);
-    // The faults are unsent messages, and connections whose end was not counted as a reset.
+    // The errors are messages that were never sent, and the two connections that the server closed.
     let never_sent = 80 - messages.sent;
     assert!(never_sent > 40, "{messages:?}");
     assert_eq!(errors.closed + errors.reset, never_sent + 2, "{errors:?}");
 }
 
-/// The rate is divided by clients, so a thread without one owes nothing.
+/// The rate is divided equally among the clients, so a thread without clients sends nothing.
 #[test]
 fn threads_have_a_part_by_their_clients() {
     let address = serve_websocket(WebSocket::echo);
@@ -100,7 +102,7 @@ fn threads_have_a_part_by_their_clients() {
     assert!((99..=101).contains(&messages.sent), "{messages:?}");
 }
 
-/// Like servers that in effect use HTTP/1.0: each response ends its connection.
+/// Each response ends its connection, as in HTTP/1.0.
 #[test]
 fn requests_wait_for_a_connection_of_their_own() {
     let address = serve_http(|_, _, request| {
@@ -110,7 +112,7 @@ fn requests_wait_for_a_connection_of_their_own() {
         (bytes.to_vec(), After::Close)
     });
     let load = LoadPlan::Http(HttpPlan {
-        // More than two connections can carry, so that the queue grows until the end.
+        // The rate is more than two connections can handle, so the queue grows until the end.
         rate: Some(300.0),
         expect: Some(b"ok".to_vec()),
         ..get()
@@ -127,7 +129,8 @@ fn requests_wait_for_a_connection_of_their_own() {
     assert!(report.latency_us.expect("latencies").max > 100_000.0);
 }
 
-/// One request in fifty is slow. The others use idle connections, so none waits behind it.
+/// One request in fifty is slow. The other requests use idle connections, so they do not wait for
+/// the slow one.
 #[test]
 fn requests_go_to_idle_connections() {
     let served = Arc::new(AtomicU64::new(0));
@@ -151,7 +154,8 @@ fn requests_go_to_idle_connections() {
     assert!(latency.max >= 400_000.0, "{latency:?}");
 }
 
-/// With one connection a due request waits for the previous response, unless pipelining was requested.
+/// If there is only one connection, a due request waits for the previous response, unless
+/// pipelining was requested.
 #[test]
 fn a_busy_connection_takes_more_on_request_only() {
     at_once([1, 4], |inflight| {
@@ -176,8 +180,8 @@ fn a_busy_connection_takes_more_on_request_only() {
     });
 }
 
-/// No handshake is answered for 600 ms, while 480 of 500 connections are due. Their handshake times include this delay,
-/// whether they may start then or have to wait.
+/// No handshake is answered for 600 ms. During this time, 480 of 500 connections become due. Their
+/// handshake times include the delay, whether they are started immediately or have to wait.
 #[test]
 fn handshakes_count_from_when_they_were_due() {
     at_once([64, u32::MAX], |opening_max| {

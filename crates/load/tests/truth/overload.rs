@@ -1,4 +1,5 @@
-//! Servers slower than the requested rate: the report has their real throughput, and that they fell behind.
+//! Servers slower than the requested rate: the report contains their real throughput and states
+//! that the rate was not reached.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
@@ -25,7 +26,8 @@ fn echo(rate: f64, rate_to: Option<f64>) -> LoadPlan {
     })
 }
 
-/// Asserts that all messages were answered in the end, and that answers after the end do not count as throughput.
+/// Asserts that all messages were answered eventually, and that the throughput excludes answers
+/// after the end.
 #[track_caller]
 fn assert_behind(report: &Report, capacity: f64) {
     assert_clean(report);
@@ -46,7 +48,8 @@ fn an_overloaded_server_has_the_throughput_that_it_has() {
         warmup_ns: 200_000_000,
         ..plan(vec![endpoint(&url, 8)], echo(4000.0, None), 600)
     };
-    // CPU time belongs to the same answers as its period.
+    // With `pid`, the report contains the CPU time per answer. The CPU time and the answers must be
+    // those of the same period.
     let run_control = RunControl {
         pid: Some(std::process::id()),
         interrupts: &AtomicUsize::new(0),
@@ -77,7 +80,7 @@ fn an_overloaded_server_has_the_throughput_that_it_has() {
     assert!((each * came - report.generator.cpu_s * 1e6).abs() < 1.0);
 }
 
-/// A ramp that ends above the server's capacity, though its average does not.
+/// The ramp ends above the server's capacity, although its average is below it.
 #[test]
 fn a_ramp_that_ends_too_high_is_not_reached() {
     let url = format!("ws://{}/", serve_at_most(1000));
@@ -86,7 +89,7 @@ fn a_ramp_that_ends_too_high_is_not_reached() {
     assert_behind(&report, 1000.0);
 }
 
-/// A delay is not a backlog: a constant one, or a stall that the server catches up on.
+/// A rate counts as reached despite a constant delay, or a stall after which the server catches up.
 #[test]
 fn a_rate_that_is_kept_up_with_is_reached() {
     let began = now();

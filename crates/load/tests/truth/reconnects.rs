@@ -1,5 +1,5 @@
-//! Addresses, reconnects and refusals: servers that listen on one family only, reject returning receivers, deliver
-//! late, or refuse publications.
+//! Addresses, reconnects and refusals: servers that listen on only one address family, reject
+//! returning receivers, deliver late, or refuse publications.
 
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -34,7 +34,7 @@ fn fanout(body: &str, rate: f64, chaos: Option<f64>) -> LoadPlan {
     })
 }
 
-/// Receivers that get everything passed to `publish`.
+/// The receivers, which get all data passed to `publish`.
 #[derive(Clone, Default)]
 struct Hub(Arc<Mutex<Vec<TcpStream>>>);
 
@@ -58,7 +58,7 @@ impl Hub {
     }
 }
 
-/// A name may have an address of a family without a listener.
+/// A host name may have addresses of two families although the server listens on only one of them.
 #[test]
 fn address_families_are_tried_in_turn() {
     let address = serve_websocket(WebSocket::echo);
@@ -84,7 +84,8 @@ fn address_families_are_tried_in_turn() {
     assert_clean(&report);
 }
 
-/// After the first connection none is accepted: attempts are few, and each is counted.
+/// The server accepts only the first connection. The receiver makes few attempts to reconnect, and
+/// each is counted.
 #[test]
 fn receivers_pause_before_they_reconnect() {
     let attempts = Arc::new(AtomicU64::new(0));
@@ -114,7 +115,7 @@ fn receivers_pause_before_they_reconnect() {
     assert_eq!(report.errors.count(), refused, "{:?}", report.errors);
 }
 
-/// The last delivery arrives 3 s late; the time limit is 10 s.
+/// The last delivery arrives 3 s late, which is within the time limit of 10 s.
 #[test]
 fn chaos_waits_for_late_deliveries_as_long_as_the_time_limit_says() {
     let (hub, hear) = Hub::start();
@@ -149,12 +150,12 @@ fn chaos_waits_for_late_deliveries_as_long_as_the_time_limit_says() {
     assert!(ledger.lost == 0 && ledger.delivered > 150, "{ledger:?}");
 }
 
-/// Refused publications are not losses; accepted and undelivered ones are.
+/// Refused publications do not count as losses. Accepted publications that are not delivered do.
 #[test]
 fn refused_publications_are_no_lost_deliveries() {
     at_once(["http", "http, in the body", "tcp"], |way| {
         let (hub, hear) = Hub::start();
-        // Refuses one in five, and loses one in seven of the others.
+        // The server refuses one publication in five, and loses one in seven of the others.
         let counts = Arc::new(Mutex::new((0u64, 0u64, 0u64)));
         let known = Arc::clone(&counts);
         let take = move |data: &[u8]| {

@@ -1,5 +1,5 @@
-//! The ledger with recovery, against servers with history: a correct one, and ones that lose, duplicate, reorder or
-//! refuse on recovery, and record what they did.
+//! Compares the ledger with the records of servers that have history: a correct server, and servers
+//! that lose, duplicate, reorder or refuse messages during recovery.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ use veche_proto::websocket::MessageKind;
 use crate::support::websocket::frame;
 use crate::support::{WebSocket, at_once, endpoint, plan, report, row, serve};
 
-/// A server's behaviour towards recovering receivers, or publishers.
+/// How a server treats recovering receivers, or publishers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Manner {
     #[default]
@@ -25,43 +25,45 @@ enum Manner {
     Loses,
     /// One message is sent twice.
     Repeats,
-    /// Two messages change places.
+    /// Two messages are sent in the wrong order.
     Swaps,
-    /// Nothing is sent, and the client is notified.
+    /// No missed message is sent. The reply states that recovery is incomplete.
     Refuses,
-    /// Every seventh message is dropped, missed or not.
+    /// Every seventh message is dropped, whether live or recovered.
     LosesAlways,
     /// The server does not report whether recovery is complete.
     Silent,
-    /// Messages are sent unwrapped.
+    /// Messages are sent without an envelope, so they have no position.
     Bare,
-    /// Each fiftieth publication ends its connection instead of being acknowledged; each second of these is published.
+    /// Every fiftieth publication is not acknowledged and ends its connection. Every second one of
+    /// these is published nevertheless.
     Hangs,
-    /// After a hundred publications no connection is accepted any more.
+    /// After a hundred publications, no more connections are accepted.
     Vanishes,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Truth {
     answered: u64,
-    /// Published, and never acknowledged.
+    /// Publications that were never acknowledged.
     unanswered: u64,
     returned: u64,
     refused: u64,
     lost: u64,
     duplicated: u64,
     reordered: u64,
-    /// Lost for receivers that were notified.
+    /// Messages lost for receivers that were notified, and publications dropped without an
+    /// acknowledgement.
     gone: u64,
 }
 
 #[derive(Default)]
 struct State {
     manner: Manner,
-    /// After this number of messages a receiver's connection is closed, if set.
+    /// If set, a receiver's connection is closed after this number of messages.
     messages_max: Option<u64>,
     log: Vec<String>,
-    /// By the receiver's name: its socket, and the number of messages sent.
+    /// For each receiver name, the socket and the number of messages sent.
     receivers: BTreeMap<String, (TcpStream, u64)>,
     truth: Truth,
 }
@@ -100,7 +102,7 @@ impl Server {
             let mut lines = BufReader::new(socket).lines().map_while(Result::ok);
             for line in lines.by_ref() {
                 if !known.lock().take(&line) {
-                    // Earlier acknowledgements arrive; later input is never read.
+                    // Earlier acknowledgements still arrive, and later publications are ignored.
                     let _ = answers.shutdown(Shutdown::Write);
                     break;
                 }
@@ -167,7 +169,8 @@ impl State {
             .filter(|_| self.manner != Manner::Refuses)
             .unwrap_or(top);
         let joined = format!("{{\"subscribed\":\"c\",\"position\":\"e:{position}\"{recovered}}}");
-        // A channel without history reports nothing about messages of the other one.
+        // A receiver also has a channel without history. Its report must not affect the recovery of
+        // the other channel.
         let own = format!(
             "{{\"subscribed\":\"#{name}\"{}}}",
             recovered.replace("true", "false")
@@ -185,7 +188,7 @@ impl State {
         }
     }
 
-    /// Returns an encoded publication, if this receiver gets it.
+    /// Returns the encoded publication at index `at`, or `None` if this receiver does not get it.
     fn message(&self, name: &str, at: usize) -> Option<Vec<u8>> {
         let data = &self.log[at];
         let salt: usize = name.bytes().map(usize::from).sum();
@@ -200,11 +203,12 @@ impl State {
         Some(frame(MessageKind::Text, text.as_bytes()))
     }
 
-    /// Handles a publication; returns false if it is not to be acknowledged.
+    /// Handles a publication. Returns `false` if it must not be acknowledged.
     fn take(&mut self, line: &str) -> bool {
         let asked = self.truth.answered + self.truth.unanswered + 1;
         if self.manner == Manner::Hangs && asked.is_multiple_of(50) {
-            // Counted either way, so that it does not happen again immediately.
+            // The publication is counted even if it is not published; otherwise the next one would
+            // be treated the same way.
             let is_published = asked.is_multiple_of(100);
             self.truth.unanswered += 1;
             if is_published {
@@ -234,7 +238,7 @@ impl State {
             *count += 1;
             let is_over = self.messages_max.is_some_and(|max| *count >= max);
             if is_over {
-                // Sent data still arrives.
+                // Data that was already sent still arrives.
                 let _ = socket.shutdown(Shutdown::Write);
             }
             !is_over
@@ -282,8 +286,9 @@ fn run(
     (report, ledger, recovery)
 }
 
-/// The server closes connections when everything sent has arrived, so it knows exactly what is missing. With one
-/// publisher, reordered messages come from the same publisher.
+/// The server closes a connection only after all sent data has arrived, so it knows exactly what is
+/// missing. There is one publisher, because the ledger detects reordering only among messages of
+/// the same publisher.
 #[test]
 fn exactly_the_faults_of_a_recovery_are_found() {
     let manners = [
@@ -332,7 +337,8 @@ fn exactly_the_faults_of_a_recovery_are_found() {
             _ => 100,
         };
         assert!(expected_faults > 10, "{manner:?}: {truth:?}");
-        // The ends were caused by the server, are reported, and are no errors.
+        // The server ended the connections, so the report mentions this, but does not count it as
+        // errors.
         assert_eq!(report.errors.count(), 0, "{:?}", report.errors);
         assert_eq!(report.connections.disconnected, 0);
         assert_eq!(report.connections.reconnected, recovery.ended);
@@ -342,7 +348,7 @@ fn exactly_the_faults_of_a_recovery_are_found() {
     });
 }
 
-/// Receivers are disconnected at any moment; everything missed is recovered.
+/// Receivers are disconnected at any time and recover everything that they missed.
 #[test]
 fn chaos_excuses_nothing_where_clients_recover() {
     let cases = [
@@ -360,7 +366,8 @@ fn chaos_excuses_nothing_where_clients_recover() {
         let truth = server.truth();
         assert_eq!(ledger.published, truth.answered);
         assert!(recovery.returned > 50, "{recovery:?}");
-        // A receiver disconnected before the report has one recovery less than the server knows.
+        // If a receiver is disconnected before the server's report arrives, the tester counts one
+        // recovery less than the server.
         assert!(
             recovery.returned <= truth.returned,
             "{recovery:?}, {truth:?}"
@@ -384,8 +391,8 @@ fn chaos_excuses_nothing_where_clients_recover() {
     });
 }
 
-/// Unacknowledged publications have an unknown outcome; those due in the meantime are sent when a connection is
-/// available again.
+/// The outcome of unacknowledged publications is unknown. Publications that become due while no
+/// connection is available are sent later.
 #[test]
 fn publications_without_an_answer_count_nowhere() {
     at_once([1, 2], |threads| {
@@ -401,7 +408,7 @@ fn publications_without_an_answer_count_nowhere() {
         );
         assert_eq!(faults, (0, 0, 0, 0), "{ledger:?}");
         assert!(truth.unanswered > 5, "{truth:?}");
-        // Later ones in flight are not acknowledged either.
+        // Later publications in flight on the same connection are not acknowledged either.
         assert!(recovery.unanswered >= truth.unanswered, "{recovery:?}");
         let published = truth.unanswered - truth.gone;
         assert_eq!(recovery.unanswered_delivered, published * 3, "{recovery:?}");
@@ -433,7 +440,8 @@ fn a_server_that_does_not_say_how_it_is_has_faults() {
     );
 }
 
-/// A server that never returns does not delay the end, and its missing deliveries are lost.
+/// A server that never returns does not delay the end of the run. Its missing deliveries count as
+/// lost.
 #[test]
 fn a_receiver_that_never_reconnects_has_losses() {
     let server = Server::start(Manner::Vanishes, Some(20));

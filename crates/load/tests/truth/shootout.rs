@@ -1,4 +1,5 @@
-//! The shootout's protocol: steps grow until round trips take too long, or the clients are exhausted.
+//! The shootout's protocol: the number of clients grows until round trips take too long or no
+//! clients are left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -12,7 +13,8 @@ use veche_load::report::Report;
 
 use crate::support::{assert_clean, endpoint, plan, report, serve_websocket};
 
-/// Runs a server whose answers are slower by this much per client, with up to 100 clients.
+/// Runs a shootout with up to `clients` clients. Each client makes the server's answers slower by
+/// `per_client`.
 fn run(broadcast: bool, per_client: Duration, limit_ms: u64, clients: u32) -> Report {
     let connected = Arc::new(AtomicU32::new(0));
     let address = serve_websocket(move |mut websocket| {
@@ -49,7 +51,8 @@ fn run(broadcast: bool, per_client: Duration, limit_ms: u64, clients: u32) -> Re
 #[test]
 fn it_ends_when_round_trips_take_too_long() {
     for broadcast in [false, true] {
-        // 5 ms and more with 5 clients, 10 with 10, … 30 with 30: the limit is passed at 30 on a machine with time.
+        // Answers take at least 1 ms per client. The limit of 28 ms is therefore exceeded with 30
+        // clients at the latest, or earlier on a busy machine.
         let report = run(broadcast, Duration::from_millis(1), 28, 100);
         assert_eq!(report.errors.count(), 0, "{:?}", report.errors);
         let steps = &report.steps;
@@ -67,7 +70,7 @@ fn it_ends_when_round_trips_take_too_long() {
             let is_last = number == steps.len() as u64;
             assert_eq!(step.p95_us > 28_000.0, is_last, "{step:?}");
         }
-        // Opened connections, of 100 possible ones.
+        // Of the 100 clients, only those of the steps that ran were opened.
         let connections = &report.connections;
         assert_eq!(connections.opened, 5 * steps.len() as u64);
         assert_eq!(connections.asked, connections.opened);

@@ -29,7 +29,7 @@ struct Handshakes {
     resumed: AtomicU32,
 }
 
-/// Starts the same with counts of its handshakes by kind.
+/// Starts the same server as `server`, and also returns the counts of its handshakes by kind.
 fn counting_server(name: &str) -> (SocketAddr, Pem, Arc<Handshakes>) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
     let pem = Pem::new(&made.cert.pem());
@@ -45,7 +45,7 @@ fn counting_server(name: &str) -> (SocketAddr, Pem, Arc<Handshakes>) {
     let counted = Arc::clone(&handshakes);
     let address = serve(move |_, mut socket: TcpStream| {
         let mut tls = ServerConnection::new(Arc::clone(&config)).expect("a server");
-        // Clients that refuse the certificate are covered by other tests.
+        // A failed handshake is not counted: the client has refused the certificate.
         while tls.is_handshaking() {
             if tls.complete_io(&mut socket).is_err() {
                 return;
@@ -63,7 +63,7 @@ fn counting_server(name: &str) -> (SocketAddr, Pem, Arc<Handshakes>) {
     (address, pem, handshakes)
 }
 
-/// A file deleted with the value.
+/// A file that is deleted when the value is dropped.
 struct Pem(PathBuf);
 
 impl Pem {
@@ -110,7 +110,7 @@ fn a_certificate_that_is_trusted_and_any_when_asked() {
         insecure: true,
         ..TlsPlan::default()
     };
-    // Below and above the size of one record, and of TLS's buffer.
+    // Message sizes below and above the size of a TLS record, and above the size of the TLS buffer.
     for size in [20, 20_000, 300_000] {
         for tls in [by_file(), any()] {
             let report = run(address, tls, size);
@@ -130,7 +130,8 @@ fn a_certificate_that_does_not_verify_is_refused() {
         ca: Some(others.0.clone()),
         ..TlsPlan::default()
     };
-    // An untrusted one, another server's, and the right one for another name.
+    // An untrusted certificate, the certificate of another server, and a trusted certificate for
+    // another name.
     for (address, tls) in [
         (address, TlsPlan::default()),
         (address, theirs.clone()),

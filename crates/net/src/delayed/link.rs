@@ -1,4 +1,4 @@
-//! One transport of [`Delayed`](super::Delayed), with the delays in each direction.
+//! One transport of [`Delayed`](super::Delayed), with the delayed data of each direction.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, ListenerId, RECEIVE_AFTER_PAUSE_MAX,
 };
 
-/// Bytes held for the caller beyond which the inner driver is paused.
+/// Maximum number of bytes held for the caller. Above it, the inner driver is paused.
 const HELD_BYTES_MAX: usize = RECEIVE_AFTER_PAUSE_MAX;
 
-/// An event of the inner driver that was not delivered yet.
+/// An event of the inner driver that was not delivered to the caller yet.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Accepted(ListenerId, SocketAddr),
@@ -51,17 +51,18 @@ pub(super) struct DelayedLink {
     pub(super) generation: u32,
     /// Whether the caller may still use the id.
     pub(super) live: bool,
-    /// The inner transport; `None` once that is closed.
+    /// The transport's id in the inner driver; `None` after the inner transport was closed.
     pub(super) below: Option<ConnectionId>,
     arrivals: VecDeque<(u64, Arrival)>,
     pub(super) sends: Sends,
     pub(super) shutdown: bool,
     shutdown_sent: bool,
-    /// Whether unsent bytes exceeded low water, so that `Drained` is due later.
+    /// Whether more than the low-water mark was queued, so that `Drained` must be reported when the
+    /// queue falls to it.
     pub(super) is_above_low_water: bool,
-    /// Unsent bytes when the caller last sent or was notified.
+    /// Number of unsent bytes that the caller knows, from its last send or from an event.
     unsent_reported: usize,
-    /// While paused: the number of bytes that may still be delivered.
+    /// If the transport is paused, the number of bytes that may still be delivered.
     paused: Option<usize>,
 }
 
@@ -95,7 +96,8 @@ impl DelayedLink {
         };
     }
 
-    /// Returns how long the next turn may wait for the inner driver, in milliseconds; `None`: until it has an event.
+    /// Returns how long the next turn may wait for the inner driver, in milliseconds; `None` if it
+    /// may wait until the inner driver has an event.
     pub(super) fn wait_ms_max(&self) -> Option<u64> {
         let tellable = match self.arrivals.front() {
             Some((_, Arrival::Bytes(_))) => self.paused != Some(0) || self.is_closed_below(),
@@ -107,8 +109,8 @@ impl DelayedLink {
         if tellable || shutdown_due || self.sends.0.iter().any(|send| !send.is_sent()) {
             return Some(0);
         }
-        // All sends were passed to the inner driver. No event, only its `unsent`, shows that they are complete, so the
-        // wait is short.
+        // All sends were passed to the inner driver. Their completion causes no event here and
+        // shows only in the inner driver's `unsent`, so the wait must be short.
         (!self.sends.is_empty() || self.is_above_low_water).then_some(1)
     }
 
@@ -149,7 +151,7 @@ impl DelayedLink {
 
     pub(super) fn arrive(&mut self, due: u64, arrival: Arrival) {
         if let Arrival::Closed(reason) = arrival {
-            // A buffer that did not go out is dropped with the transport.
+            // Buffers that were not sent completely are dropped with the transport.
             self.sends.0.clear();
             self.is_above_low_water = false;
             self.arrivals.push_back((due, Arrival::Closed(reason)));
@@ -158,7 +160,7 @@ impl DelayedLink {
         }
     }
 
-    /// Closes the transport for the caller: only `Closed` follows.
+    /// Closes the transport for the caller, so that only `Closed` is still delivered.
     pub(super) fn close(&mut self, due: u64, reason: CloseReason) {
         self.live = false;
         self.sends.0.clear();
@@ -167,7 +169,7 @@ impl DelayedLink {
         self.arrivals.push_back((due, Arrival::Closed(reason)));
     }
 
-    /// Combines the delayed bytes with those of the inner driver.
+    /// Adds the delayed bytes of this driver to those of the inner driver.
     pub(super) fn detach(&mut self, detached: &mut Detached) {
         let late = self
             .arrivals
@@ -193,7 +195,7 @@ impl DelayedLink {
         });
     }
 
-    /// Records that a buffer was queued.
+    /// Updates the state after the caller has queued a buffer.
     pub(super) fn queued(&mut self, low_water: usize, driver: &impl Driver) {
         self.unsent_reported = self.unsent(driver);
         self.is_above_low_water |= self.unsent_reported > low_water;
@@ -247,7 +249,8 @@ impl DelayedLink {
     pub(super) fn next_sent(&mut self, driver: &impl Driver) -> Option<Buffer> {
         let below = self.below?;
         let front = self.sends.0.front()?;
-        // `unsent` also counts later buffers, which may delay this event: delays are the purpose of this driver.
+        // `unsent` also counts later buffers. This may delay the event further, which does no harm
+        // in this driver.
         if !self.live || front.sent < front.buffer.len() || driver.unsent(below) > 0 {
             return None;
         }
@@ -255,7 +258,8 @@ impl DelayedLink {
         self.sends.0.pop_front().map(|send| send.buffer)
     }
 
-    /// Returns whether `Drained` is due, once per crossing.
+    /// Returns whether `Drained` must be reported: once each time that the unsent bytes fall to the
+    /// low-water mark.
     pub(super) fn drained(&mut self, low_water: usize, driver: &impl Driver) -> bool {
         let unsent = self.unsent(driver);
         let drained = self.live && self.is_above_low_water && unsent <= low_water;
@@ -266,7 +270,7 @@ impl DelayedLink {
         drained
     }
 
-    /// Returns whether `Progressed` is due, once per step.
+    /// Returns whether `Progressed` must be reported: once each time that the unsent bytes fall.
     pub(super) fn progressed(&mut self, driver: &impl Driver) -> bool {
         let unsent = self.unsent(driver);
         let progressed = self.live && unsent > 0 && unsent < self.unsent_reported;
@@ -274,7 +278,7 @@ impl DelayedLink {
         progressed
     }
 
-    /// Returns the next event of this turn; bytes come in pieces.
+    /// Returns the next event to deliver in this turn. Received bytes are delivered in pieces.
     pub(super) fn next_arrival(&mut self, turn: u64, rng: &mut Rng) -> Option<Arrival> {
         let closed_below = self.is_closed_below();
         let (due, front) = self.arrivals.front_mut()?;

@@ -19,7 +19,7 @@ impl Epoll {
         bytes: &mut [u8],
         sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
-        // Closed by an earlier event of the batch: nothing to do.
+        // An earlier event of the batch has closed the transport.
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -79,13 +79,14 @@ impl Epoll {
             return;
         };
         transport.ended = true;
-        // After FIN the socket stays readable forever: if its input were still watched, the loop would spin.
+        // After FIN the socket stays readable. Its input is no longer watched, because the loop
+        // would spin.
         let interest = transport.interest & !INPUT;
         self.set_interest(id, interest);
         sink(self, DriverEvent::Ended { id });
     }
 
-    /// Handles readiness of a paused transport.
+    /// Handles readiness of a transport that must not be read, because it is paused.
     #[cold]
     fn unreadable_ready(&mut self, id: ConnectionId, flags: EventFlags) {
         let Some(transport) = self.base.transports.live(id) else {
@@ -102,8 +103,8 @@ impl Epoll {
                 .map_or(CloseReason::Reset, Into::into);
             self.end(id, reason);
         } else if flags.contains(EventFlags::HUP) {
-            // Both halves have ended. Epoll would report this in every turn, whatever the interest, so the interest is
-            // removed until `resume` asks for the unread bytes.
+            // Both directions have ended. Epoll would report this in every turn, whatever the
+            // interest, so the registration is removed until `resume` requests the unread bytes.
             self.set_interest(id, 0);
         } else {
             self.set_interest(id, interest);

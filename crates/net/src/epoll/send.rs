@@ -48,7 +48,7 @@ impl Epoll {
         None
     }
 
-    /// Queues what the socket did not accept until it is writable.
+    /// Queues the bytes that the socket did not accept. They are sent when it is writable.
     #[cold]
     fn send_rest(&mut self, id: ConnectionId, buffer: Buffer, sent: usize) {
         let Some(transport) = self.base.transports.live(id) else {
@@ -63,7 +63,7 @@ impl Epoll {
         self.set_interest(id, interest);
     }
 
-    /// Appends to the queue, or creates one because `more` was announced.
+    /// Appends the buffer to the queue. Creates the queue if `more` was announced.
     fn send_queued(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer> {
         let transport = self.base.transports.live(id)?;
         if buffer.is_empty() && (more || transport.queue.is_none()) {
@@ -91,7 +91,7 @@ impl Epoll {
             return kept;
         }
         let done = self.flush(id);
-        // A buffer that this call sent completely is returned, not reported as an event.
+        // If this call has sent the buffer completely, it is returned here instead of by an event.
         let returned = if done && kept.is_none() {
             self.take_last_sent(id)
         } else {
@@ -111,7 +111,7 @@ impl Epoll {
         }
     }
 
-    /// Sends bytes that were held back for another `send` that did not follow.
+    /// Sends bytes that were held back for an announced `send`, which did not follow.
     #[inline]
     pub(super) fn flush_held(&mut self) {
         while let Some(id) = self.held.pop() {
@@ -132,7 +132,7 @@ impl Epoll {
         let (pending_before, before) = (self.base.pending.len(), self.unsent(id));
         self.flush(id);
         self.settle(id);
-        // `Sent` or `Drained` already reports the progress.
+        // If `Sent` or `Drained` is pending, it already reports the progress.
         if self.base.pending.len() == pending_before && self.unsent(id) < before {
             self.base.pending.push(PendingEvent::Progressed(id));
         }
@@ -180,7 +180,7 @@ impl Epoll {
         let mut interest = transport.interest;
         match &transport.queue {
             Some(queue) if !queue.is_empty() => {
-                // Held back, or still connecting: there was no attempt.
+                // A queue that is held back, or whose transport is still connecting, was not sent.
                 if !queue.held && transport.state == TransportState::Open {
                     interest |= OUTPUT;
                 }

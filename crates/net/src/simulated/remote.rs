@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// The state of a remote end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteState {
-    /// More bytes may come.
+    /// More bytes may follow.
     Open,
     /// A FIN arrived: no further data follows.
     Ended,
@@ -20,7 +20,7 @@ pub(super) struct RemoteEnd {
     written: VecDeque<Vec<u8>>,
     received: Vec<u8>,
     pub(super) reads: bool,
-    /// The number of further bytes that the remote end accepts while it reads.
+    /// The number of further bytes that the remote end accepts if it reads.
     pub(super) room: usize,
     finished: bool,
     state: RemoteState,
@@ -56,7 +56,8 @@ impl RemoteEnd {
         self.finished = true;
     }
 
-    /// Returns the next write, at most its first `bytes_max` bytes; the rest follows later.
+    /// Returns the next write, or its first `bytes_max` bytes if it is longer. The rest is returned
+    /// by later calls.
     pub(super) fn take(&mut self, bytes_max: usize) -> Option<Vec<u8>> {
         let mut piece = self.written.pop_front()?;
         if piece.len() > bytes_max {
@@ -66,7 +67,7 @@ impl RemoteEnd {
         Some(piece)
     }
 
-    /// Returns whether the remote end writes no more, and all of its writes were received.
+    /// Returns whether the remote end has sent FIN and the driver has received all its writes.
     pub(super) fn is_finished(&self) -> bool {
         self.finished && self.written.is_empty()
     }
@@ -80,7 +81,7 @@ impl RemoteEnd {
         if self.reads { self.room } else { 0 }
     }
 
-    /// Accepts bytes as far as there is room; returns their number.
+    /// Accepts as many bytes as there is room for. Returns their number.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.room());
         self.received.extend_from_slice(&bytes[..taken]);

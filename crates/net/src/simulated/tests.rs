@@ -1,4 +1,5 @@
-//! Guarantees of a simulated network beyond those of a driver: its clock, its idle time, its seed.
+//! Guarantees of the simulated network that other drivers do not have: its clock, its idle time,
+//! and its seed.
 
 use super::*;
 
@@ -24,7 +25,7 @@ impl Bench {
         self.net.dial(ListenerId(0), PEER.into())
     }
 
-    /// Runs turns until no events are left; returns the time of the next one.
+    /// Runs turns until no events are left. Returns the time at which the next timer is due.
     fn rest(&mut self) -> u64 {
         for _ in 0..1000 {
             let events = &mut self.events;
@@ -73,7 +74,7 @@ fn writes_arrive_in_order_and_replies_can_be_read_after_fin() {
     let mut read = Vec::new();
     assert_eq!(bench.net.read(id, &mut read), RemoteState::Closed);
     assert_eq!(read, b"ab");
-    // The index was reused, the id was not.
+    // The index is reused, but the id is not.
     let next = bench.dial();
     assert_eq!((next.index, next == id), (0, false));
     bench.net.write(id, b"stale".to_vec());
@@ -151,7 +152,7 @@ fn a_dial_connects_once_it_is_accepted() {
     assert!(bench.net.take_dials().is_empty());
 }
 
-/// The order in which ten transports that write at once are served.
+/// Returns the order in which ten transports are served that write at the same time.
 fn order(seed: u64) -> Vec<String> {
     let mut bench = Bench::new(seed);
     let ids: Vec<ConnectionId> = (0..10).map(|_| bench.dial()).collect();
@@ -196,7 +197,7 @@ fn a_paused_listener_keeps_dials_waiting() {
     assert_eq!(bench.events, ["0 a"]);
 }
 
-/// The wait of a ready transport is bounded however much the others send.
+/// A ready transport waits for a limited number of turns, however much the others send.
 #[test]
 fn a_ready_transport_is_served_within_a_bounded_number_of_turns() {
     for seed in 0..50 {

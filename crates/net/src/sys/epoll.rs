@@ -43,8 +43,8 @@ impl Poller {
     ) -> Result<(), Errno> {
         events.clear();
         let mut timespec = timeout.map(|timeout| {
-            // A timeout that fits an `int` of milliseconds needs no epoll_pwait2, which older kernels and some
-            // containers refuse.
+            // epoll_pwait2 is not available on older kernels and in some containers. It is not
+            // needed for a timeout whose milliseconds fit into an `int`.
             let timeout = timeout.min(Duration::from_millis(i32::MAX as u64));
             Timespec {
                 tv_sec: timeout.as_secs() as i64,

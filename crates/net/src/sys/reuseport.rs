@@ -5,12 +5,13 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use libc::{c_void, sock_filter, sock_fprog, socklen_t};
 
-/// Makes the kernel choose, at random for each connection, one of the `count` sockets of the group that began to listen
-/// first. The group consists of all sockets with `SO_REUSEPORT` at the address of `socket`, which may be any of them;
-/// the setting replaces an earlier one, and the kernel's own choice by a hash among all.
+/// Makes the kernel assign each connection at random to one of the `count` sockets of the group
+/// that began to listen first. The group consists of all sockets with `SO_REUSEPORT` at the address
+/// of `socket`, which may be any member. Replaces an earlier setting, or the kernel's default,
+/// which is a hash over all sockets.
 ///
 /// # Errors
-/// The socket is not part of a group, or the kernel does not support this (Linux 4.5).
+/// The socket is not part of a group, or the kernel does not support this (before Linux 4.5).
 #[expect(unsafe_code, reason = "no crate offers this option")]
 pub(crate) fn spread_among(socket: &OwnedFd, count: u32) -> io::Result<()> {
     let step = |code, k| sock_filter {
@@ -22,7 +23,7 @@ pub(crate) fn spread_among(socket: &OwnedFd, count: u32) -> io::Result<()> {
     let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
     let mut steps = [
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, random),
-        // The kernel refuses a division by 0.
+        // `count` must not be 0, since the kernel refuses a division by 0.
         step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, count),
         step(libc::BPF_RET | libc::BPF_A, 0),
     ];

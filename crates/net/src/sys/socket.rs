@@ -20,13 +20,14 @@ pub(crate) fn now_ms() -> u64 {
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
-/// Returns the number of bytes received; 0 after the peer's FIN.
+/// Receives bytes and returns their number; 0 after the peer's FIN.
 #[inline]
 pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
     recv(socket, bytes, RecvFlags::empty()).map(|(_, count)| count)
 }
 
-/// Returns the number of bytes the kernel accepted. A closed peer is EPIPE, never SIGPIPE.
+/// Sends bytes and returns how many the kernel accepted. If the peer has closed, the error is
+/// EPIPE; there is no SIGPIPE.
 #[inline]
 pub(crate) fn send_one(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
     send(socket, bytes, SendFlags::NOSIGNAL)
@@ -44,14 +45,14 @@ pub(crate) fn send_many(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usiz
 
 pub(crate) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno> {
     let (socket, peer) = acceptfrom_with(listener, FLAGS)?;
-    // TCP always knows the peer.
+    // The peer of a TCP connection is always known.
     let peer = peer
         .and_then(|peer| SocketAddr::try_from(peer).ok())
         .unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
     Ok((socket, peer))
 }
 
-/// Returns a socket for [`connect`] that sends small messages at once.
+/// Creates a socket for [`connect`] that sends small messages immediately.
 pub(crate) fn new_for(addr: &SocketAddr) -> Result<OwnedFd, Errno> {
     let family = if addr.is_ipv4() {
         AddressFamily::INET
@@ -68,7 +69,7 @@ pub(crate) fn bind_from(socket: &OwnedFd, from: IpAddr) -> Result<(), Errno> {
     rustix::net::bind(socket, &SocketAddr::new(from, 0))
 }
 
-/// Starts to connect; EINPROGRESS is success.
+/// Starts to connect. EINPROGRESS counts as success.
 pub(crate) fn connect(socket: &OwnedFd, addr: &SocketAddr) -> Result<(), Errno> {
     match rustix::net::connect(socket, addr) {
         Err(Errno::INPROGRESS | Errno::INTR) => Ok(()),

@@ -1,9 +1,10 @@
 //! The io_uring calls: a ring, the buffers into which it receives, and its sends.
 //!
-//! Memory that must not move while the kernel has its address belongs to the [`Ring`], and none of it is handed out
-//! before the kernel has returned it. Sends use `MSG_DONTWAIT`: they are done when the call that submits them returns,
-//! so none is in flight while other code runs. Operations that stay in flight use none of our memory except the
-//! buffers: receives and polls.
+//! The [`Ring`] owns all memory whose address the kernel knows, so that it does not move. None of
+//! it is handed out before the kernel has returned it. Sends use `MSG_DONTWAIT`, so they are
+//! complete when the call that submits them returns, and none is in flight while other code runs.
+//! The operations that stay in flight are receives and polls. They access no memory of this process
+//! except the buffers.
 
 mod buffers;
 
@@ -22,14 +23,15 @@ use buffers::{Buffers, GROUP};
 
 pub(crate) use buffers::FilledBuffer;
 
-/// Size of the submission queue: the number of operations per call. When it is full it is submitted early.
+/// Size of the submission queue, which limits the number of operations per call. A full queue is
+/// submitted early.
 const ENTRIES: u32 = 512;
-/// Maximum number of slices in flight for sends of several buffers.
+/// Maximum total number of slices in flight for sends with several slices.
 const SLICES_MAX: usize = 4096;
 /// The flag `IORING_ENTER_GETEVENTS` of io_uring_enter(2).
 const GET_EVENTS: u32 = 1;
 
-/// The operation that a completion belongs to.
+/// The operation to which a completion belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum OperationKind {
@@ -60,7 +62,7 @@ fn tag(kind: OperationKind, index: u32) -> u64 {
     (kind as u64) << 32 | u64::from(index)
 }
 
-/// The tag of a cancellation: the cancelled operation is in the upper bits.
+/// Returns the tag of a cancellation. The kind of the cancelled operation is in the upper bits.
 fn cancel_tag(kind: OperationKind, index: u32) -> u64 {
     (kind as u64) << 40 | tag(OperationKind::Cancel, index)
 }
@@ -72,29 +74,30 @@ fn kind_of(tag: u64, shift: u32) -> Option<OperationKind> {
         .copied()
 }
 
-/// A completion. The index is that of the operation.
+/// A completion. A `u32` field is the index of the listener or transport.
 #[derive(Debug)]
 pub(crate) enum Completion {
-    /// Connections wait on a listener.
+    /// Connections are waiting at a listener.
     Acceptable(u32),
-    /// The received bytes in a buffer, or `None` after the peer's FIN; and whether the receive continues.
+    /// The received bytes in a buffer, or `None` after the peer's FIN. The flag states whether the
+    /// receive continues.
     Received(u32, Result<Option<FilledBuffer>, Errno>, bool),
     /// The socket is readable, has ended or is broken, or the poll was cancelled.
     Readable(u32),
-    /// The number of bytes of the queue that the kernel took.
+    /// The number of bytes of the queue that the kernel accepted, and the queue itself.
     Sent(ConnectionId, Result<usize, Errno>, Box<SendQueue>),
     /// The socket is writable or broken.
     Writable(u32),
-    /// The socket has ended or failed; and whether the poll continues.
+    /// The socket has ended or failed. The flag states whether the poll continues.
     Changed(u32, bool),
-    /// The eventfd was written to; and whether the poll continues.
+    /// The eventfd was written to. The flag states whether the poll continues.
     Woken(bool),
-    /// An operation to cancel was not found: it has completed, or the kernel is processing it. If its last completion
-    /// is still missing, cancel it again.
+    /// A cancellation did not find its operation: the operation has completed, or the kernel is
+    /// processing it. If its last completion has not arrived, it must be cancelled again.
     Missed(OperationKind, u32),
 }
 
-/// A send that was or will be submitted.
+/// A send that is pushed, and that may have been submitted.
 #[derive(Debug)]
 struct InFlightSend {
     id: ConnectionId,
@@ -108,16 +111,18 @@ pub(crate) struct Ring {
     in_flight: Vec<Option<InFlightSend>>,
     /// Unused indices of `in_flight`.
     free_in_flight: Vec<u32>,
-    /// The memory that submitted sends of several buffers point to; no list moves until it is cleared.
+    /// The memory to which submitted sends of several slices point. The lists must not move until
+    /// they are cleared.
     messages: Vec<libc::msghdr>,
     slices: Vec<libc::iovec>,
 }
 
 impl Ring {
-    /// Creates a ring, which belongs to the creating thread.
+    /// Creates a ring. Only the thread that creates it may use it.
     ///
     /// # Errors
-    /// The kernel has no io_uring, lacks a required feature (6.1 has all), or does not permit it.
+    /// The kernel has no io_uring, lacks a required feature (6.1 has all of them), or does not
+    /// permit its use.
     pub(crate) fn new(options: &Options) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -158,12 +163,12 @@ impl Ring {
     #[expect(unsafe_code, reason = "data of an entry must outlive it")]
     fn push(&mut self, entry: &squeue::Entry) {
         while self.ring.submission().is_full() {
-            // Sends were submitted before; the others stay in flight. Submission fails if memory is short, and may
-            // succeed later: there is no alternative.
+            // The submission makes room in the queue. It fails if the kernel is short of memory. It
+            // may succeed later, and there is no alternative, so it is repeated.
             let _ = self.submit();
         }
-        // SAFETY: entries of `send` point to memory that `in_flight`, `messages` and `slices` keep until they are done,
-        // the others to none of ours except buffers, which live as long as the ring.
+        // SAFETY: a send points to memory that `in_flight`, `messages` and `slices` keep until it
+        // is complete. Other operations access only the buffers, which live as long as the ring.
         let pushed = unsafe { self.ring.submission().push(entry) };
         debug_assert!(pushed.is_ok(), "there is room");
     }
@@ -177,38 +182,40 @@ impl Ring {
         Ok(())
     }
 
-    /// Clears the memory of submitted sends: the kernel has read it.
+    /// Clears the lists of submitted sends, which the kernel no longer needs.
     fn clear_sent(&mut self) {
         self.messages.clear();
         self.slices.clear();
     }
 
-    /// Reports once when connections wait or the listener is broken.
+    /// Polls once: reports that connections are waiting or that the listener is broken.
     pub(crate) fn poll_acceptable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(&entry.user_data(tag(OperationKind::Accept, index)));
     }
 
-    /// Receives until it is cancelled, fails, the peer ends or no buffer is left.
+    /// Receives until the operation is cancelled or fails, the peer ends the connection, or no
+    /// buffer is left.
     pub(crate) fn receive(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), GROUP).build();
         self.push(&entry.user_data(tag(OperationKind::Receive, index)));
     }
 
-    /// Reports once when the socket is readable, has ended or is broken. Unlike [`receive`](Self::receive) it needs no
-    /// buffer.
+    /// Polls once: reports that the socket is readable, has ended or is broken. Unlike
+    /// [`receive`](Self::receive), it needs no buffer.
     pub(crate) fn poll_readable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(&entry.user_data(tag(OperationKind::Readable, index)));
     }
 
-    /// Reports once when the socket is writable or broken.
+    /// Polls once: reports that the socket is writable or broken.
     pub(crate) fn poll_writable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLOUT as u32).build();
         self.push(&entry.user_data(tag(OperationKind::Writable, index)));
     }
 
-    /// Reports an error on the socket and the end of either side, which the kernel always includes.
+    /// Polls for errors of the socket and the end of either direction. The kernel reports these for
+    /// any poll.
     pub(crate) fn poll_changes(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), 0)
             .multi(true)
@@ -224,20 +231,21 @@ impl Ring {
         self.push(&entry.user_data(tag(OperationKind::Wake, 0)));
     }
 
-    /// Cancels an operation: its last completion follows, or [`Completion::Missed`].
+    /// Cancels an operation. Either its last completion follows, or [`Completion::Missed`].
     pub(crate) fn cancel(&mut self, kind: OperationKind, index: u32) {
         let entry = opcode::AsyncCancel::new(tag(kind, index)).build();
         let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
         self.push(&entry.user_data(cancel_tag(kind, index)));
     }
 
-    /// Sends as much of a queue as the socket accepts at once. The completion returns the queue; it is available once a
-    /// [`wait`](Self::wait) has returned and [`has_in_flight`](Self::has_in_flight) is `false`.
+    /// Sends as much of a queue as the socket accepts immediately. The completion returns the
+    /// queue. It is available after [`wait`](Self::wait) has returned and
+    /// [`has_in_flight`](Self::has_in_flight) is `false`.
     pub(crate) fn send(&mut self, id: ConnectionId, socket: &OwnedFd, queue: Box<SendQueue>) {
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let fd = Fd(socket.as_raw_fd());
         let pieces = queue.slices().count();
-        // Lists referenced by entries must not move, so they never grow.
+        // Entries point into these lists, so the lists must not move and therefore never grow.
         let is_full = |ring: &Self| {
             ring.slices.len() + pieces > SLICES_MAX
                 || ring.messages.len() == ring.messages.capacity()
@@ -247,7 +255,8 @@ impl Ring {
         }
         let entry = match queue.slices().next() {
             Some(first) if pieces == 1 || is_full(self) => {
-                // If the lists are still full, only the first slice is sent; the rest follows as after any short send.
+                // The lists are still full, so only the first slice is sent. The rest follows as
+                // after any short send.
                 let length = u32::try_from(first.len()).unwrap_or(u32::MAX);
                 opcode::Send::new(fd, first.as_ptr(), length)
                     .flags(FLAGS)
@@ -290,11 +299,11 @@ impl Ring {
         self.push(&entry.user_data(tag(OperationKind::Send, place)));
     }
 
-    /// Submits the pushed operations and waits for a completion, at most for the given time.
+    /// Submits the pushed operations and waits for a completion, but no longer than `timeout`.
     ///
     /// # Errors
-    /// The call itself failed. `EBADR`: the kernel had no memory for a completion, and no received data can be trusted
-    /// any more.
+    /// The call itself failed. `EBADR` means that the kernel had no memory for a completion;
+    /// received data can then no longer be assigned to its transport.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         let has_some = !self.ring.completion().is_empty();
         let submitter = self.ring.submitter();
@@ -310,14 +319,16 @@ impl Ring {
         if self.ring.submission().is_empty() {
             self.clear_sent();
         }
-        // The location of bytes in the buffers depends on every earlier completion.
+        // A lost completion is fatal, since the location of bytes in the buffers depends on every
+        // earlier completion.
         if self.ring.completion().overflow() != 0 {
             return Err(Errno::BADR);
         }
         match result {
             Ok(_) => Ok(()),
             Err(error) => match Errno::from_io_error(&error) {
-                // A timeout; a signal; or the kernel requires that completions are taken first.
+                // The wait timed out or was interrupted by a signal, or the kernel requires that
+                // completions are taken first.
                 Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
                 Some(errno) => Err(errno),
                 None => Err(Errno::IO),
@@ -328,7 +339,7 @@ impl Ring {
     #[expect(unsafe_code, reason = "a plain call without an argument")]
     fn enter_at_once(&mut self) -> io::Result<usize> {
         let count = self.ring.submission().len() as u32;
-        // SAFETY: the call takes no argument; entries are sound, see `push`.
+        // SAFETY: the call has no argument, and the entries are sound (see `push`).
         unsafe {
             self.ring
                 .submitter()
@@ -336,8 +347,8 @@ impl Ring {
         }
     }
 
-    /// Returns whether some submitted sends have completions that were not taken yet, because the queue has no room for
-    /// all of them or memory is short.
+    /// Returns whether submitted sends have completions that were not taken yet. This happens if
+    /// the completion queue is full or the kernel is short of memory.
     pub(crate) fn has_in_flight(&self) -> bool {
         self.in_flight.len() > self.free_in_flight.len()
     }
@@ -365,7 +376,7 @@ impl Ring {
         Some(match kind {
             OperationKind::Accept => Completion::Acceptable(index),
             OperationKind::Receive => {
-                // Some kernels deliver an end with a buffer too.
+                // Some kernels select a buffer even for the end of a stream.
                 let filled = result.map(|length| {
                     let buffer = cqueue::buffer_select(entry.flags())?;
                     let has_more = cqueue::buffer_more(entry.flags());
@@ -401,7 +412,7 @@ impl Ring {
         self.buffers.is_incremental()
     }
 
-    /// Returns whether the kernel can receive something before a buffer is returned.
+    /// Returns whether the kernel can receive bytes before a buffer is returned to it.
     pub(crate) fn has_room(&self) -> bool {
         self.buffers.room() > 0
     }
@@ -409,8 +420,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The kernel writes no buffers after this returns. If it fails, the memory is leaked, which is better than
-        // reusing memory that the kernel still writes.
+        // After this call, the kernel writes to no buffer. If it fails, the memory is leaked, so
+        // that memory to which the kernel may still write is not reused.
         let cancelled = self
             .ring
             .submitter()

@@ -1,4 +1,5 @@
-//! Input from the kernel, connections and bytes, and the order of its delivery to the sink.
+//! Handles input from the kernel (connections and bytes), and determines the order in which it is
+//! delivered to the sink.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,22 +17,23 @@ use crate::sys::uring::FilledBuffer;
 use crate::transport::TransportState;
 use crate::{ConnectionId, DriverEvent, ListenerId};
 
-/// Number of unsent bytes beyond which sends don't wait for the turn's end: they would evict each other from the core's
-/// cache.
+/// If more unsent bytes than this are queued, sends do not wait for the end of the turn. More bytes
+/// would not fit into the core's cache.
 const UNSENT_MAX: usize = 128 * 1024;
-/// A transport whose last receiving call brought no more bytes than this may use the ring's buffers again. The number
-/// is a quarter of a buffer, so the buffers together hold the input of 32 such transports at once.
+/// A transport may use the ring's buffers again if its last receiving call returned at most this
+/// many bytes. This is a quarter of a buffer, so all buffers together can hold the input of 32 such
+/// transports.
 const QUIET_BYTES_MAX: usize = 16 * 1024;
 
 /// An entry of the queue of ready sockets.
 #[derive(Debug)]
 pub(super) enum Ready {
-    /// Connections wait on a listener.
+    /// Connections are waiting at a listener.
     Listener(ListenerId),
     /// An outgoing connection is established.
     Connected(ConnectionId),
-    /// A transport with input, or one whose socket has to be checked. Nearly all have one part, which is stored here;
-    /// further parts are in [`Uring::later_parts`].
+    /// A transport that has input or whose socket must be checked. Nearly all have a single part of
+    /// input, which is stored here. Further parts are in [`Uring::later_parts`].
     Transport(ConnectionId, Option<FilledBuffer>),
 }
 
@@ -39,7 +41,8 @@ pub(super) enum Ready {
 #[derive(Debug)]
 pub(super) enum InputPart {
     Filled(FilledBuffer),
-    /// Input of a paused transport, copied so that its buffer could be returned to the kernel.
+    /// Input of a paused transport, which was copied so that its buffer could be returned to the
+    /// kernel.
     Copied(Vec<u8>),
     /// The peer sent FIN.
     End,
@@ -58,8 +61,9 @@ impl InputPart {
 }
 
 impl Uring {
-    /// Makes the kernel report a transport's next bytes. Its last receiving call brought `last_bytes`: if that was
-    /// much, or no buffer is left, a poll reports them, and the bytes stay in the socket until their turn.
+    /// Makes the kernel report a transport's next bytes. `last_bytes` is the number of bytes of its
+    /// last receiving call. If it is large, or if no buffer is left, a poll is used instead of a
+    /// receive, and the bytes stay in the socket until the transport is served.
     pub(super) fn arm(&mut self, id: ConnectionId, last_bytes: usize) {
         let has_room = self.ring.has_room();
         let Some(transport) = self.base.transports.live(id) else {
@@ -94,7 +98,7 @@ impl Uring {
         has_more: bool,
     ) {
         let Some((id, _)) = self.at(index) else {
-            // The transport has ended: its buffer is returned unread.
+            // The transport has ended, so the buffer is returned unread.
             if let Ok(Some(filled)) = filled {
                 self.ring.give_back(filled);
             }
@@ -103,7 +107,8 @@ impl Uring {
         match filled {
             Ok(Some(filled)) => self.add_filled(id, filled),
             Ok(None) => self.add_later_part(id, InputPart::End),
-            // All buffers are in use, or the receive was cancelled: bytes may wait in the socket.
+            // All buffers are in use, or the receive was cancelled. Bytes may be waiting in the
+            // socket.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
             Err(errno) => self.add_later_part(id, InputPart::Failed(errno)),
         }
@@ -112,7 +117,8 @@ impl Uring {
         }
     }
 
-    /// Queues a transport whose bytes no operation reports: its socket is checked in its turn.
+    /// Handles the end of the operation that reports a transport's bytes: queues the transport, so
+    /// that its socket is checked when it is served.
     pub(super) fn disarmed(&mut self, index: u32) {
         match self.at(index) {
             Some((id, transport)) if transport.paused => self.watch_changes(id),
@@ -121,7 +127,7 @@ impl Uring {
         }
     }
 
-    /// Queues a transport behind all that are ready.
+    /// Queues a transport behind all other ready ones.
     pub(super) fn queue_ready(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
             && transport.state == TransportState::Open
@@ -143,7 +149,7 @@ impl Uring {
         }
     }
 
-    /// Adds a part to a transport that is ready already.
+    /// Adds an input part behind the earlier parts of a transport.
     #[cold]
     fn add_later_part(&mut self, id: ConnectionId, part: InputPart) {
         let Some(transport) = self.base.transports.live(id) else {
@@ -153,8 +159,8 @@ impl Uring {
         let parts = self.later_parts.entry(id.index);
         let parts = parts.or_insert_with(|| self.spare.pop().unwrap_or_default());
         parts.push_back(part);
-        // The transport receives faster than it can be served: further bytes stay in its socket, and the buffers are
-        // left to others.
+        // The transport receives faster than it can be served. Further bytes stay in its socket, so
+        // that other transports can use the buffers.
         if transport.interest & (RECEIVING | CANCELLING | POLLING) == RECEIVING
             && parts.iter().map(InputPart::len).sum::<usize>() > self.base.options.receive_bytes
         {
@@ -164,8 +170,9 @@ impl Uring {
         self.queue_ready(id);
     }
 
-    /// Serves what is ready now up to the limit of a turn; what becomes ready meanwhile is served later. So each is
-    /// served once before any is served twice, and one of `n` ready ones within `n / receives_max` turns.
+    /// Serves the listeners and transports that are ready now, up to the limit of a turn. Those
+    /// that become ready meanwhile are served later. Each is therefore served once before any is
+    /// served twice, and one of `n` ready ones is served within `n / receives_max` turns.
     pub(super) fn serve(
         &mut self,
         sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
@@ -182,7 +189,7 @@ impl Uring {
                 None => break,
             }
             if self.unsent_bytes > UNSENT_MAX {
-                // Transports that the sink has paused by now would otherwise continue to receive.
+                // Stops receiving for transports that the sink has paused in this turn.
                 self.stop_receiving();
                 self.submit_sends()?;
                 self.reap_sends()?;
@@ -218,7 +225,8 @@ impl Uring {
             }
             self.ring.give_back(filled);
         }
-        // Most transports have no further parts, and the kernel reports their next input.
+        // Usually there are no further parts, and the kernel reports the next input, so nothing
+        // else needs to be done.
         if let Some(transport) = self.base.transports.live(id)
             && transport.interest & (RECEIVING | HAS_LATER_PARTS) != RECEIVING
         {
@@ -226,7 +234,8 @@ impl Uring {
         }
     }
 
-    /// Delivers the parts after the first one, up to a receive's worth in all, then the content of the socket.
+    /// Delivers the parts after the first one, up to the limit of a receive in total, and then the
+    /// bytes in the socket.
     fn serve_rest(
         &mut self,
         id: ConnectionId,
@@ -275,7 +284,8 @@ impl Uring {
         }
     }
 
-    /// Receives by a system call, as with epoll: none of the bytes are in the ring's buffers or in flight to them.
+    /// Receives by a system call, as with epoll. None of the transport's bytes may be in the ring's
+    /// buffers, and no receive may be in flight.
     fn receive_now(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
@@ -314,7 +324,7 @@ impl Uring {
         }
     }
 
-    /// Stores the input of a paused transport and returns its buffers.
+    /// Copies the undelivered input of a paused transport and returns its buffers to the kernel.
     #[cold]
     fn store_unread(&mut self, id: ConnectionId, first: Option<FilledBuffer>) {
         if let Some(filled) = first {
@@ -336,7 +346,7 @@ impl Uring {
             }
         }
         match failed {
-            // A reset is noticed even while paused.
+            // A reset is reported even while the transport is paused.
             Some(errno) => self.end(id, errno.into()),
             None => self.watch_changes(id),
         }
@@ -355,7 +365,7 @@ impl Uring {
         self.watch_changes(id);
     }
 
-    /// Drops the undelivered parts of a transport; buffers are returned unread.
+    /// Drops the undelivered parts of a transport. Their buffers are returned unread.
     #[cold]
     pub(super) fn drop_later_parts(&mut self, index: u32) {
         let Some(mut parts) = self.later_parts.remove(&index) else {
@@ -396,7 +406,7 @@ impl Uring {
         bytes
     }
 
-    /// Polls for a reset while no receive is in flight that would report it.
+    /// Polls for a reset of the connection, unless a receive is in flight, which would report it.
     pub(super) fn watch_changes(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
@@ -412,7 +422,8 @@ impl Uring {
         }
     }
 
-    /// Handles the poll for a reset: an error ends the transport, an end is noticed by the next receive.
+    /// Handles the completion of the poll for a reset. An error ends the transport. The next
+    /// receive reports the end of the peer.
     pub(super) fn changed(&mut self, index: u32) {
         let Some((id, transport)) = self.at(index) else {
             return;

@@ -1,4 +1,4 @@
-//! Sending: collected during a turn, submitted at its end.
+//! Sends are collected during a turn and submitted at its end.
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -13,7 +13,8 @@ use crate::sys::socket;
 use crate::transport::{Fin, TransportState};
 use crate::{Buffer, ConnectionId, DriverEvent};
 
-/// Maximum number of sends in flight before their completions are taken: there is room for twice as many.
+/// Maximum number of sends in flight before their completions are taken. The completion queue has
+/// room for twice as many.
 const SENDS_MAX: usize = 4096;
 
 impl Uring {
@@ -67,13 +68,14 @@ impl Uring {
                 self.ring.send(id, socket, queue);
             }
         }
-        // Sends queued meanwhile leave in the next turn.
+        // Sends queued in the meantime are submitted in the next turn.
         unsent.append(&mut self.unsent);
         self.unsent = unsent;
         Ok(())
     }
 
-    /// Sends as much of the queue as the socket accepts, because the transport is about to end.
+    /// Sends as much of the queue as the socket accepts immediately, because the transport is about
+    /// to end.
     #[cold]
     pub(super) fn send_now(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
@@ -83,12 +85,12 @@ impl Uring {
         {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let (count, _) = queue.fill_slices(&mut slices);
-            // The rest is dropped with the transport, and so is an error.
+            // The remaining bytes are dropped with the transport. An error is ignored.
             let _ = socket::send_many(socket, &slices[..count]);
         }
     }
 
-    /// Handles a completed send. The transport was not touched since it was submitted.
+    /// Handles a completed send. The transport has not changed since the send was submitted.
     pub(super) fn sent(
         &mut self,
         id: ConnectionId,
@@ -96,7 +98,7 @@ impl Uring {
         mut queue: Box<SendQueue>,
     ) {
         let Some(transport) = self.base.transports.live(id) else {
-            // A receive of the same batch has ended the transport.
+            // A receive in the same batch of completions has ended the transport.
             return self.base.queues.give(queue);
         };
         let count = match sent {
@@ -117,13 +119,13 @@ impl Uring {
             transport.queue = Some(queue);
         }
         self.settle(id);
-        // `Sent` or `Drained` already reports the progress.
+        // If `Sent` or `Drained` is pending, it already reports the progress.
         if count > 0 && self.base.pending.len() == pending_before {
             self.base.pending.push(PendingEvent::Progressed(id));
         }
     }
 
-    /// Updates the poll for room, low water and FIN after an attempt to send.
+    /// Updates the poll for writability, the low-water state and FIN after an attempt to send.
     fn settle(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
@@ -150,7 +152,7 @@ impl Uring {
         }
     }
 
-    /// Polls for room to send, or for the result of a connect.
+    /// Polls until the socket accepts more bytes, or until a connect has succeeded or failed.
     pub(super) fn watch_writable(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
@@ -163,7 +165,7 @@ impl Uring {
         }
     }
 
-    /// Handles the poll for room.
+    /// Handles the completion of the poll for writability.
     pub(super) fn writable(&mut self, index: u32) {
         let Some((id, transport)) = self.at(index) else {
             return;

@@ -34,7 +34,7 @@ pub enum Logged {
     Woken,
 }
 
-/// What was observed of one connection.
+/// The events observed on one connection.
 #[derive(Default)]
 struct Life {
     ended: bool,
@@ -158,7 +158,8 @@ impl Log {
         self.events.push(logged);
     }
 
-    /// Returns the record of a connection, which must exist, since its events arrive.
+    /// Returns the record of a connection. It must exist, because an event of the connection has
+    /// arrived.
     fn life(&mut self, id: ConnectionId) -> &mut Life {
         let life = self
             .lives
@@ -172,7 +173,7 @@ impl Log {
 /// What a test does on each event, after the event was logged.
 pub type React<D> = fn(&mut D, &mut Log, DriverEvent<'_>);
 
-/// Does nothing on events, for tests that only examine the log.
+/// A reaction that does nothing, for tests that only examine the log.
 pub fn ignore<D>(_: &mut D, _: &mut Log, _: DriverEvent<'_>) {}
 
 /// Echoes received bytes, and pauses reading while the peer does not read the echoes.
@@ -235,7 +236,7 @@ impl<D: Driver> World<D> {
             .expect("the wait works");
     }
 
-    /// Runs turns until `done` returns true. After 30 seconds the test fails with `what`.
+    /// Runs turns until `done` returns true. After 30 seconds, the test fails and prints `what`.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&Log) -> bool) {
         let start = now();
         while !done(&self.log) {
@@ -257,7 +258,7 @@ impl<D: Driver> World<D> {
         }
     }
 
-    /// Runs enough turns for everything that is delayed to arrive.
+    /// Runs enough turns for all delayed events to arrive.
     pub fn settle(&mut self) {
         for _ in 0..40 {
             self.turn(Some(1));
@@ -309,8 +310,8 @@ pub fn random(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether the kernel and the container permit io_uring. If not, prints once that the tests on it are
-/// skipped.
+/// Returns whether the kernel and the container permit io_uring. If not, prints once that its tests
+/// are skipped.
 pub fn has_uring() -> bool {
     static ALLOWED: OnceLock<bool> = OnceLock::new();
     *ALLOWED.get_or_init(|| match Uring::new(small()) {

@@ -1,4 +1,5 @@
-//! Many connections at once: more than a driver serves in a turn, and more than a small ring has room for.
+//! Many connections at once: more than a driver serves in a turn, and more than a small ring has
+//! buffers for.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -25,7 +26,8 @@ fn assert_received(id: ConnectionId, peer: &mut TcpStream, sent: &[u8]) {
     assert!(received == sent, "{id:?} heard something else");
 }
 
-/// All peers send in each round before the server runs a turn. Each has to receive the echo of its own message.
+/// In each round, all peers send before the server runs a turn. Each peer must receive the echo of
+/// its own message.
 pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), echo);
     let mut peers: Vec<_> = (0..PEERS).map(|_| world.accept()).collect();
@@ -54,7 +56,8 @@ pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
     world.assert_waits();
 }
 
-/// Publishes to many connections after others were closed. Each open one has to receive every publication.
+/// Publishes to many connections after others were closed. Each open connection must receive every
+/// publication.
 pub(crate) fn a_crowd_hears_what_is_published<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let mut peers: Vec<_> = (0..PEERS).map(|_| world.accept()).collect();

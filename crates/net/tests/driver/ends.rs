@@ -1,4 +1,4 @@
-//! The ends of a transport: by a reset, by `close`, or by detaching it from its driver.
+//! The ways in which a transport ends: by a reset, by `close`, or by detaching it from its driver.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -9,8 +9,8 @@ use veche_net::{Buffer, CloseReason, ConnectionId, Driver, DriverEvent, Options}
 
 use crate::common::{Logged, World, ignore, now, random, reset, small};
 
-/// A connection is detached in the middle of an exchange, while it is read or paused. No bytes are lost: its new
-/// owner continues where the driver stopped.
+/// A connection is detached during an exchange, while it is read or paused. No bytes are lost: the
+/// new owner continues where the driver stopped.
 pub(crate) fn a_connection_leaves_with_its_descriptor<D: Driver>(make: fn(Options) -> D) {
     for turns in 0..12 {
         let mut world = World::new(make(small()), ignore);
@@ -74,7 +74,7 @@ pub(crate) fn a_connection_leaves_inside_the_sink<D: Driver>(make: fn(Options) -
             peer.shutdown(Shutdown::Write).expect("open");
         });
         if was_paused {
-            // On io_uring some of the bytes still arrive and are kept until the connection is resumed.
+            // On io_uring, some bytes still arrive and are kept until the connection is resumed.
             world.driver.pause(id);
             world.settle();
             world.driver.resume(id);

@@ -1,5 +1,5 @@
-//! Some peers (flooders) send without end, others (bystanders) a byte now and then. Each has to be served in its
-//! turn.
+//! Some peers (flooders) send all the time, others (bystanders) send a byte now and then. Each must
+//! be served regularly.
 //!
 //! The test counts turns and bytes, never time.
 
@@ -15,7 +15,7 @@ use crate::common::{World, ignore};
 const FLOODERS: usize = 20;
 const BYSTANDERS: usize = 5;
 const TURNS: usize = 400;
-/// Number of turns between two bytes; each time one bystander sends.
+/// Number of turns after which the next bystander sends a byte.
 const SILENCE_TURNS: usize = 20;
 
 fn options() -> Options {
@@ -26,17 +26,18 @@ fn options() -> Options {
     }
 }
 
-/// Maximum number of turns until a ready transport is served if all are ready. The transports before it take some
-/// turns, one turn may be in progress, and from Linux 6.13 on the kernel itself serves twenty sockets per call.
+/// Maximum number of turns until a ready transport is served if all are ready. This includes the
+/// turns of the transports before it, a turn in progress, and another turn because the kernel
+/// itself serves twenty sockets per call since Linux 6.13.
 fn turns_until_served() -> usize {
     (FLOODERS + BYSTANDERS).div_ceil(options().receives_max) + 2
 }
 
-/// Maximum number of further turns until then on [`Delayed`] drivers, of which several may be nested.
+/// Maximum number of additional turns on [`Delayed`] drivers, several of which may be nested.
 const LATE_TURNS: usize = 10;
 
-/// Maximum number of bytes of one transport in a turn: what it may receive, plus the rest of the last buffer. With
-/// delays, the bytes of several turns may be delivered in one.
+/// Maximum number of bytes of one transport in a turn: the limit of a receive, plus the rest of the
+/// last buffer. With delays, the bytes of several turns may be delivered in one turn.
 const BYTES_MAX: usize = 3 * 64 * 1024;
 
 /// Flooders and bystanders on one driver.
@@ -64,7 +65,7 @@ impl<D: Driver> Crowd<D> {
         }
     }
 
-    /// Writes on each flooder's socket as much as the socket accepts.
+    /// Writes as much on each flooder's socket as the socket accepts.
     fn flood(&mut self) {
         let much = [b'f'; 64 * 1024];
         for (_, peer) in &mut self.flooders {
@@ -78,7 +79,7 @@ impl<D: Driver> Crowd<D> {
         }
     }
 
-    /// Runs a turn; returns the number of transports that were served in it.
+    /// Runs a turn. Returns the number of transports that it has served.
     fn turn(&mut self) -> usize {
         self.world.log.received.clear();
         self.world.turn(Some(1));
@@ -106,7 +107,7 @@ pub(crate) fn a_bystander_has_its_turn<D: Driver>(make: fn(Options) -> D) {
         if turn % SILENCE_TURNS == 0 {
             let index = turn / SILENCE_TURNS % BYSTANDERS;
             crowd.bystanders[index].1.write_all(b"?").expect("open");
-            // Loopback delivers the byte within this time unless the machine is busy.
+            // Unless the machine is busy, loopback delivers the byte within this time.
             thread::sleep(Duration::from_millis(1));
             asked = Some((index, turn));
         }
@@ -133,7 +134,7 @@ pub(crate) fn a_bystander_has_its_turn<D: Driver>(make: fn(Options) -> D) {
 /// more transports than its limit.
 pub(crate) fn each_is_served_before_any_is_again<D: Driver>(make: fn(Options) -> D) {
     let mut crowd = Crowd::new(make);
-    // For each flooder, how often each of the others was served since it was served itself.
+    // For each flooder, how often each other flooder was served since this one was last served.
     let mut since = vec![vec![0; FLOODERS]; FLOODERS];
     for turn in 0..TURNS {
         crowd.flood();
@@ -162,8 +163,8 @@ pub(crate) fn each_is_served_before_any_is_again<D: Driver>(make: fn(Options) ->
             for (count, is_served) in since.iter_mut().zip(&served) {
                 *count += usize::from(*is_served);
             }
-            // Twice is permitted: another flooder that was served right after this one may have run out of input for
-            // a moment, and may then come before it again.
+            // A count of two is permitted: another flooder that was served right after this one may
+            // have had no input for a moment, and may then be served before this one again.
             assert!(
                 since.iter().all(|count| *count <= 2),
                 "turn {turn}: {place} waits while others are served {since:?} times"

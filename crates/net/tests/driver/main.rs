@@ -87,7 +87,7 @@ fn a_slow_reader_is_reported_once<D: Driver>(make: fn(Options) -> D) {
             }
         });
         world.until("drained", |log| log.count(&Logged::Drained(id)) == round);
-        // `Drained` is reported at the low-water mark; the bytes below it still have to be sent.
+        // `Drained` is reported at the low-water mark. The bytes below the mark must still be sent.
         let sent = Logged::Sent(id, bytes.len());
         world.until("sent", |log| log.count(&sent) == kept);
         reads.join().expect("the peer got all");
@@ -128,7 +128,7 @@ fn a_large_send_tells_how_it_goes<D: Driver>(make: fn(Options) -> D) {
         let before = world.log.count(&Logged::Progressed(id));
         world.turn(Some(1));
         let now = world.driver.unsent(id);
-        // At or below the low-water mark the progress is reported by `Drained` instead of `Progressed`.
+        // At or below the low-water mark, `Drained` reports the progress instead of `Progressed`.
         if now > world.driver.options().low_water_bytes {
             let events = world.log.count(&Logged::Progressed(id)) - before;
             assert_eq!(events, usize::from(now < unsent), "{unsent} {now}");
@@ -271,8 +271,8 @@ fn ids_are_reused_by_generation<D: Driver>(make: fn(Options) -> D) {
     let (second, mut peer) = world.accept();
     assert_eq!(second.index, first.index);
     assert_ne!(second.generation, first.generation);
-    // These calls name the first connection, which is closed. None of them may affect the second one, which has the
-    // same index.
+    // These calls use the id of the first connection, which is closed. They must not affect the
+    // second connection, which has the same index.
     world.driver.pause(first);
     world.driver.shutdown(first);
     world.driver.set_timer(first, 0);
@@ -294,7 +294,7 @@ fn connects<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let id = world.driver.connect(world.addr).expect("a descriptor");
     world.log.connecting(id);
-    // Data sent before the connection is established has to wait for that.
+    // Data sent before the connection is established must be queued until it is.
     world
         .driver
         .send(id, Buffer::Owned(b"early ".to_vec()), false);
@@ -314,8 +314,8 @@ fn connects<D: Driver>(make: fn(Options) -> D) {
     });
 }
 
-/// Connects from given source addresses, each of which has local ports of its own, with timeouts finer than a
-/// millisecond.
+/// Connects from given source addresses, each with its own local ports. Uses timeouts shorter than
+/// a millisecond.
 fn connects_from_an_address<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let addr = world.addr;
@@ -368,7 +368,8 @@ fn connect_is_refused<D: Driver>(make: fn(Options) -> D) {
 fn timers_fire_in_order<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), |driver: &mut D, _, event| {
         if let DriverEvent::Timer { id } = event {
-            // A timer that is set during its own event must not fire again in the same turn, even if it is due.
+            // If a timer is set while its own event is handled, it must not fire again in the same
+            // turn, even if it is due.
             driver.set_timer(id, 0);
             driver.clear_timer(id);
         }
@@ -402,7 +403,7 @@ fn timers_fire_in_order<D: Driver>(make: fn(Options) -> D) {
     }
     let deadline = |id: &ConnectionId| deadlines.iter().find(|due| due.1 == *id).map(|due| due.0);
     let order: Vec<_> = fired.iter().map(deadline).collect();
-    // A deadline in the past fires in the first millisecond after the start.
+    // A timer whose deadline is in the past fires in the first millisecond after the start.
     let clamp = |at: &Option<u64>| at.map(|at_ms| at_ms.max(start_ms + 1));
     assert!(order.iter().map(clamp).is_sorted(), "{order:?}");
     world.assert_waits();
@@ -433,7 +434,8 @@ fn a_wake_is_never_lost<D: Driver>(make: fn(Options) -> D) {
     }
 }
 
-/// Asserts that a turn which delivers an event does not also wait: answers to its events are sent only at its end.
+/// Asserts that a turn that delivers an event does not wait afterwards, because replies to the
+/// event are sent only at the end of the turn.
 fn no_turn_waits_after_delivering_an_event<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), |driver: &mut D, _, event| {
         if let DriverEvent::Received { id, .. } = event {
@@ -480,7 +482,7 @@ fn more_leaves_in_order<D: Driver>(make: fn(Options) -> D) {
             .driver
             .send(id, Buffer::Owned(piece), number % 50 != 49);
     }
-    // If no send follows one with `more`, its bytes are delayed by a turn but not lost.
+    // If no other send follows a send with `more`, its bytes are sent one turn later.
     world
         .driver
         .send(id, Buffer::Owned(b"promised".to_vec()), true);
@@ -494,7 +496,7 @@ fn more_leaves_in_order<D: Driver>(make: fn(Options) -> D) {
     peer.set_nonblocking(true).expect("a socket option");
     let nothing = peer.read(&mut got).expect_err("no byte more");
     assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
-    // FIN is sent after the bytes that a send with `more` holds back.
+    // FIN is sent after the bytes that were held back because of `more`.
     world.driver.send(id, Buffer::Owned(b"held".to_vec()), true);
     world.driver.shutdown(id);
     world.settle();
@@ -526,7 +528,8 @@ fn empty_sends_are_nothing<D: Driver>(make: fn(Options) -> D) {
 }
 
 fn closes_inside_the_sink<D: Driver>(make: fn(Options) -> D) {
-    // The connection that receives first closes all others, whose bytes are in the same batch of events.
+    // The connection that receives first closes all others, although the same batch of events
+    // contains bytes for them.
     let mut world = World::new(make(small()), |driver: &mut D, log, event| {
         if let DriverEvent::Received { .. } = event {
             for id in log.accepted() {
@@ -587,7 +590,7 @@ fn uring(options: Options) -> Uring {
     Uring::new(options).expect("a kernel that allows io_uring")
 }
 
-/// An io_uring driver with few and small buffers, which it runs out of all the time.
+/// Creates an io_uring driver with few small buffers, which are often all in use.
 fn starved(options: Options) -> Uring {
     uring(Options {
         ring_buffers: 4,
@@ -596,7 +599,7 @@ fn starved(options: Options) -> Uring {
     })
 }
 
-/// An io_uring driver with more events than its completion queue has room for.
+/// Creates an io_uring driver whose completion queue is too small for its events.
 fn crowded(options: Options) -> Uring {
     uring(Options {
         ring_buffers: 4096,
@@ -606,7 +609,7 @@ fn crowded(options: Options) -> Uring {
     })
 }
 
-/// An io_uring driver on which each receive uses a buffer of its own, as before Linux 6.12.
+/// Creates an io_uring driver on which each receive uses a whole buffer, as before Linux 6.12.
 fn unshared(options: Options) -> Uring {
     uring(Options {
         ring_shares_buffers: false,

@@ -14,8 +14,9 @@ use super::peer::Entries;
 /// that covers all channels of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The home has handled [`Event::Up`] of the connection with this number. After a new connection, the carrier drops
-    /// all orders but follows until this one arrives, because they were issued before.
+    /// The home has handled the [`Event::Up`] of the connection with this number. Orders that
+    /// arrive on a new connection before this one were issued earlier, so the carrier drops them,
+    /// except follows.
     Begin(u64),
     /// Publishes to a channel. Answered by [`Event::Published`].
     Publish(Box<Publish>),
@@ -23,8 +24,8 @@ pub enum Order {
     Follow(Arc<str>),
     /// Ends the feed of a topic.
     Unfollow(Arc<str>),
-    /// Compares the latest publication of a channel with the latest one known to the home. Answered by
-    /// [`Event::Checked`].
+    /// Compares the store's latest publication of a channel with the latest one that the home
+    /// knows. Answered by [`Event::Checked`].
     Check(Box<Check>),
     /// Reads stored publications of a channel. Answered by [`Event::Entries`].
     Read(Box<Read>),
@@ -37,8 +38,8 @@ pub enum Order {
     },
     /// Records that a member on this node has joined or left. Answered by [`Event::Member`].
     Member(Box<Member>),
-    /// Records that a channel has its first subscriber on this node, or has lost the last one. Answered by
-    /// [`Event::Occupancy`].
+    /// Records that a channel has got its first subscriber on this node or lost its last one.
+    /// Answered by [`Event::Occupancy`].
     Occupancy(Box<Occupancy>),
     /// Reads the members of a channel, or their number. Answered by [`Event::Members`].
     Members {
@@ -56,21 +57,22 @@ pub enum Order {
 pub struct Publish {
     /// Identifies the order in its answer.
     pub ticket: u64,
-    /// Name of the channel to publish to.
+    /// Name of the channel to which the publication belongs.
     pub channel: Arc<str>,
     /// The channel's topic, if it differs from the channel's name.
     pub topic: Option<Arc<str>>,
-    /// The encoded publication. Its [id](crate::engine::channel::id_of) distinguishes it from all others, and this attempt
-    /// to order it from the earlier ones.
+    /// The encoded publication. Its [id](crate::engine::channel::id_of) distinguishes it from all
+    /// other publications and from earlier attempts to publish it.
     pub data: Bytes,
-    /// How the channel stores publications; `None`: this one is not stored.
+    /// How the channel stores publications; `None` if this publication is not stored.
     pub keep: Option<Keep>,
     /// The publisher's idempotency key.
     pub key: Option<Box<str>>,
-    /// The version of the state in the publication.
+    /// The version of the channel's state that the publication contains.
     pub version: Option<Version>,
-    /// Set if the order is repeated: an earlier attempt may have stored the publication after this position, or in
-    /// another epoch. It is published only if it is certain that no attempt has stored it.
+    /// Set if the order is repeated. An earlier attempt may have stored the publication after this
+    /// position or in another epoch. The publication is published only if it is certain that no
+    /// earlier attempt has stored it.
     pub repeats_since: Option<Position>,
 }
 
@@ -83,18 +85,19 @@ pub struct Keep {
     pub ttl_ms: u64,
     /// The time for which the position of an unused channel is stored, in milliseconds.
     pub position_ttl_ms: u64,
-    /// The epoch with which the channel begins, if it has none in the store.
+    /// The epoch that the channel begins if the store has no epoch for it.
     pub epoch: Epoch,
 }
 
 /// The result of [`Order::Publish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// The publication was published. Contains its position if it is stored, and the number of nodes with subscribers,
-    /// which is unknown if an earlier attempt has published it.
+    /// The publication was published. Contains its position, if it is stored, and the number of
+    /// nodes with subscribers, which is unknown if an earlier attempt published it.
     Done(Option<Position>, Option<u32>),
-    /// The publication was not published, because its version is not newer or its key was used before. Contains the
-    /// position of the channel, or of the first publication with the key, if stored.
+    /// The publication was not published, because its version is not newer or its key was used
+    /// before. Contains the position of the channel, or of the first publication with the same key,
+    /// if that is stored.
     Skipped(Option<Position>),
     /// It is unknown whether the publication was published.
     Unknown,
@@ -111,12 +114,13 @@ pub struct Check {
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
-    /// The position and the id of the latest publication that is known to this node.
+    /// The position and id of the latest publication that this node knows.
     pub seen: Option<(Position, u64)>,
-    /// Whether the channel must begin a new epoch if the store does not have that publication at its offset.
+    /// Whether the channel must begin a new epoch if the store does not have the publication of
+    /// `seen` at its offset.
     pub is_verifying: bool,
-    /// An epoch of the channel that has ended, if one is known. If the store still has this epoch, it was rolled back,
-    /// and the channel begins a new one.
+    /// An epoch of the channel that has ended, if one is known. If the store still has this epoch,
+    /// the store was rolled back, and the channel begins a new epoch.
     pub ended: Option<Epoch>,
 }
 
@@ -129,7 +133,8 @@ pub struct Read {
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
-    /// The offset after which publications are read, or, in descending order, before which; `None`: no restriction.
+    /// The offset after which publications are read, or before which they are read in descending
+    /// order; `None` for no restriction.
     pub since: Option<u64>,
     /// The maximum number of publications.
     pub limit: usize,
@@ -137,7 +142,8 @@ pub struct Read {
     pub direction: Direction,
 }
 
-/// Which publications a read returns if there are more than its limit, and in which order.
+/// The order in which a read returns publications, and which of them it returns if there are more
+/// than its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The oldest publications, oldest first.
@@ -153,7 +159,7 @@ pub enum Direction {
 pub struct Member {
     /// Identifies the order in its answer.
     pub ticket: u64,
-    /// Name of the channel that the member belongs to.
+    /// Name of the member's channel.
     pub channel: Arc<str>,
     /// The client id of the member, unique on its node.
     pub client: Box<str>,
@@ -161,7 +167,7 @@ pub struct Member {
     pub user: Box<str>,
     /// The encoded member if it has joined; `None` if it has left.
     pub data: Option<Bytes>,
-    /// Whether the answer must state if the same user is a member on another node.
+    /// Whether the answer must state if the user of the member is also a member on another node.
     pub finds_user: bool,
 }
 
@@ -174,42 +180,45 @@ pub struct Occupancy {
     pub channel: Arc<str>,
     /// Whether the channel has subscribers on this node.
     pub is_occupied: bool,
-    /// Whether the order repeats one that may have been executed, since its answer was lost.
+    /// Whether the order repeats an earlier one whose answer was lost and that may have been
+    /// executed.
     pub is_repeated: bool,
 }
 
 /// An event of an engine for a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The connection with this number was opened. After [`Order::Begin`] the home may repeat unanswered orders.
+    /// The connection with this number was opened. After it sends [`Order::Begin`], the home may
+    /// repeat unanswered orders.
     Up(u64, StoreState),
-    /// The connection was lost; pending orders get no answer. Followed topics stay followed.
+    /// The connection was lost, so unanswered orders get no answer. Followed topics remain
+    /// followed.
     Down,
-    /// The feed of a topic has started or continues. Publications between the topic's last event and this one may be
-    /// missing.
+    /// The feed of a topic has started, or continues after an interruption. Publications between
+    /// the topic's last event and this one may be missing.
     Followed(Arc<str>),
     /// An item of the feed. Items without a position are not stored.
     Item {
-        /// Name of the channel that was published to.
+        /// Name of the publication's channel.
         channel: Arc<str>,
-        /// The position of the item and the offset of its predecessor in the same epoch; `None` if the item is not
-        /// stored.
+        /// The position of the item, and the offset of its predecessor in the same epoch; `None` if
+        /// the item is not stored.
         place: Option<(Position, u64)>,
-        /// The encoded publication, as its node ordered it.
+        /// The encoded publication, as the publishing node ordered it.
         data: Bytes,
     },
     /// The answer to [`Order::Publish`].
     Published {
         /// The ticket of the answered order.
         ticket: u64,
-        /// Whether the publication was ordered, and at which position.
+        /// Whether the publication was published, and its position.
         result: Published,
     },
     /// The answer to [`Order::Check`].
     Checked {
         /// The ticket of the answered order.
         ticket: u64,
-        /// The state of the channel; `None`: the engine has not answered.
+        /// The state of the channel; `None` if the engine could not execute the order.
         found: Option<Found>,
     },
     /// The answer to [`Order::Read`].
@@ -226,7 +235,8 @@ pub enum Event {
         /// Whether the publications are removed.
         is_removed: bool,
     },
-    /// The store no longer has the members of this node, because the node's lease had ended or the store has lost them.
+    /// The store no longer has the members of this node, because the node's lease has ended or the
+    /// store has lost data.
     Forgotten,
     /// The answer to [`Order::Member`].
     Member {
@@ -255,15 +265,16 @@ pub enum Event {
     Occupancy {
         /// The ticket of the answered order.
         ticket: u64,
-        /// Whether the order changed the channel's occupancy in the whole cluster, with the time by the clock of the
-        /// store, in milliseconds since 1970; `None` if the order was not executed.
+        /// Whether the order changed the channel's occupancy in the whole cluster, and the time of
+        /// the store's clock in milliseconds since 1970; `None` if the order was not executed.
         outcome: Option<(bool, u64)>,
     },
-    /// A channel has no subscribers any more: the last ones were on another node, whose lease has ended.
+    /// A channel no longer has subscribers: its last ones were on another node, whose lease has
+    /// ended.
     Vacated {
         /// Name of the channel.
         channel: Arc<str>,
-        /// The time by the clock of the store, in milliseconds since 1970.
+        /// The time of the store's clock, in milliseconds since 1970.
         at_ms: u64,
     },
 }
@@ -293,9 +304,10 @@ pub enum Members {
 /// The first byte of encoded publications, which identifies the version of the encoding.
 pub const DATA_VERSION: u8 = 1;
 
-/// Returns the id of an encoded publication, bytes 1 to 8, big-endian; `None` if the bytes are not a publication. The last
-/// byte is the number of the attempt to order it: a store that was rolled back may store a later attempt at the offset of
-/// the lost first one, after other publications.
+/// Returns the id of an encoded publication, which is in bytes 1 to 8 in big-endian order; `None`
+/// if the bytes are not a publication. The last byte of the id is the number of the attempt. It is
+/// needed because a store that was rolled back may store a later attempt at the offset of the lost
+/// first attempt, after other publications.
 #[must_use]
 pub fn id_of(data: &[u8]) -> Option<u64> {
     let (version, rest) = data.split_first()?;
@@ -303,7 +315,7 @@ pub fn id_of(data: &[u8]) -> Option<u64> {
     (*version == DATA_VERSION).then_some(u64::from_be_bytes(*id))
 }
 
-/// Returns whether two ids belong to attempts to order one publication.
+/// Returns whether two ids belong to attempts to publish the same publication.
 #[must_use]
 pub fn is_same_publication(one: u64, other: u64) -> bool {
     one >> u8::BITS == other >> u8::BITS

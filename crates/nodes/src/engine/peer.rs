@@ -1,5 +1,5 @@
-//! Messages between nodes through an engine: the node's own channel, the channel of all nodes, the numbered control stream,
-//! and the lease that shows that the node is alive.
+//! Messages between nodes through an engine: the node's own channel, the channel of all nodes, the
+//! numbered control stream, and the lease by which other nodes know that the node is alive.
 
 use std::sync::Arc;
 
@@ -12,16 +12,17 @@ use crate::NodeId;
 /// An order of a node to its engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Sends bytes to a node or to all nodes, this one included. They arrive at most once, the order has no answer, and
-    /// without a connection they are lost.
+    /// Sends bytes to one node or to all nodes, including this one. They arrive at most once, and
+    /// are lost if there is no connection. The order has no answer.
     Send {
         /// The receiving node; `None`: all nodes.
         to: Option<NodeId>,
         /// The encoded envelope to send.
         bytes: Bytes,
     },
-    /// Appends an entry to the control stream, which all nodes, this one included, receive as [`Event::Control`].
-    /// Answered by [`Event::Appended`]. If the carrier has to repeat the append, the entry is stored once all the same.
+    /// Appends an entry to the control stream. All nodes, including this one, receive it as
+    /// [`Event::Control`]. Answered by [`Event::Appended`]. The entry is stored once, even if the
+    /// carrier must repeat the append.
     Append {
         /// Identifies the order in its answer.
         ticket: u64,
@@ -32,21 +33,24 @@ pub enum Order {
     ReadControl {
         /// Identifies the order in its answer.
         ticket: u64,
-        /// Entries after this offset are read. It is one below the last known entry, so that entry is read again.
-        /// 0: all entries are read.
+        /// Entries after this offset are read. It is one below the offset of the last known entry,
+        /// so that this entry is read again. 0 reads all entries.
         since: u64,
     },
-    /// Sets the text that the node publishes with its lease, and renews the lease at once. From the first connection
-    /// on, the carrier renews the lease every [`LEASE_RENEWAL_MS`]; the text is empty until this order.
+    /// Sets the text that the node publishes with its lease, and renews the lease immediately. The
+    /// carrier renews the lease every [`LEASE_RENEWAL_MS`] after the first connection. Before this
+    /// order, the text is empty.
     Announce(Bytes),
-    /// Ends the lease after all earlier orders were executed. With the lease, the node's members leave their channels.
+    /// Ends the lease after all earlier orders were executed. The node's members then leave their
+    /// channels.
     Leave,
     /// Reads all valid leases. Answered by [`Event::Leases`].
     ReadLeases {
         /// Identifies the order in its answer.
         ticket: u64,
     },
-    /// Stores a value under a name for the whole cluster, for example a ban. Answered by [`Event::Stored`].
+    /// Stores a value, for example a ban, under a name for the whole cluster. Answered by
+    /// [`Event::Stored`].
     Store {
         /// Identifies the order in its answer.
         ticket: u64,
@@ -71,15 +75,15 @@ pub enum Order {
 /// Interval between renewals of a lease, in milliseconds.
 pub const LEASE_RENEWAL_MS: u64 = 3_000;
 
-/// The time without a renewal after which a lease ends, in milliseconds.
+/// The time after its last renewal at which a lease ends, in milliseconds.
 pub const LEASE_MS: u64 = 9_000;
 
 /// An event of an engine for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The connection for orders was opened, or the subscription of the node's channels has begun. Both are reported
-    /// separately, and again after each loss. Earlier messages may be lost; the node must read the control stream from
-    /// its last known entry.
+    /// The connection for orders was opened, or the subscription to the node's channels has begun.
+    /// Each is reported separately, and again after each loss. Earlier messages may be lost, so the
+    /// node must read the control stream from its last known entry.
     Up(StoreState),
     /// The connection was lost. Pending orders get no answer.
     Down,
@@ -112,8 +116,8 @@ pub enum Event {
     Leases {
         /// The ticket of the answered order.
         ticket: u64,
-        /// The nodes with a valid lease, this one included, with the texts of their leases; `None` if they can't be
-        /// read.
+        /// The nodes with a valid lease, including this one, and the texts of their leases; `None`
+        /// if they can't be read.
         nodes: Option<Vec<(NodeId, Bytes)>>,
     },
     /// The answer to [`Order::Store`].
@@ -127,19 +131,20 @@ pub enum Event {
     Table {
         /// The ticket of the answered order.
         ticket: u64,
-        /// The values of the table, each after its name; `None` if they can't be read.
+        /// The names and values of the table; `None` if they can't be read.
         values: Option<Vec<(Bytes, Bytes)>>,
     },
 }
 
-/// Entries read from a stream. Those of the control stream are consecutive and reach up to its latest entry.
+/// Entries read from a stream. Entries of the control stream are consecutive and end with its
+/// latest entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entries {
     /// The position of the latest entry of the stream.
     pub top: Position,
-    /// The offset before the first of these entries, or the offset of `top` if there are none. If it is above the
-    /// offset after which to read, the entries between the two are no longer stored.
+    /// The offset of the entry before the first of these entries, or the offset of `top` if there
+    /// are none. If it is above the requested offset, the entries in between are no longer stored.
     pub before: u64,
-    /// The entries after their offsets, oldest first.
+    /// The entries with their offsets, oldest first.
     pub entries: Vec<(u64, Bytes)>,
 }

@@ -1,10 +1,10 @@
-//! Access to the callers in messages, and the answers with which the collection of replies begins.
+//! Access to the callers in messages, and the empty answers to which the nodes' replies are added.
 
 use std::sync::Arc;
 
 use crate::{Caller, ChannelList, ConnectionList, NodeAnswer, NodeMessage, UserStatus};
 
-/// Returns the answer to a message before any node's reply was added.
+/// Returns the empty answer to a message, to which the nodes' replies are added.
 pub(super) fn empty(message: &NodeMessage) -> NodeAnswer {
     match message {
         NodeMessage::Connections(_) => NodeAnswer::Connections(ConnectionList::default()),

@@ -17,8 +17,8 @@ pub(super) struct ClusterRequest {
 }
 
 impl ClusterRequest {
-    /// Creates a request that waits for the nodes `peers`. `missing` is the number of further nodes, which can't be
-    /// reached. `answer` is the answer to which the nodes' replies are added.
+    /// Creates a request that waits for the nodes `peers`. `missing` is the number of other known
+    /// nodes, which can't be reached. The nodes' replies are added to `answer`.
     pub(super) fn new(
         peers: Vec<NodeId>,
         missing: usize,

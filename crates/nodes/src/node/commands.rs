@@ -18,14 +18,15 @@ const AGAIN_MAX: usize = 10_000;
 /// The maximum number of nodes whose executed commands are tracked.
 const SOURCES_MAX: usize = 1024;
 
-/// The maximum number of executed commands of one node that are tracked above a missing number.
+/// The maximum number of executed commands tracked per node above the first missing sequence
+/// number.
 const APART_MAX: usize = 1024;
 
 /// How an entry of the control stream is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Take,
-    /// The entry's offset is not beyond the last one, or no last one is known.
+    /// The entry's offset is not above the last known offset, or no offset is known.
     Skip,
     /// Entries before this one are missing.
     Gap,
@@ -34,23 +35,25 @@ pub(super) enum Next {
 #[derive(Debug, Default)]
 pub(super) struct NodeCommands {
     last: Option<Position>,
-    /// The bytes of the entry at that position, if known. A store that was rolled back may assign the same offset to
-    /// another entry.
+    /// The bytes of the entry at position `last`, if known. A store that was rolled back may assign
+    /// the same offset to another entry.
     last_entry: Option<Bytes>,
     /// The ticket of the last order to read the stream, and the last known offset at that time.
     reading: Option<(u64, u64)>,
     /// The ticket of the last order to read the stored bans, until it is answered.
     reading_table: Option<u64>,
-    /// The entries read, while the stored bans are read: a ban may be in only one of both.
+    /// The entries of the stream that were read before the stored bans: a ban may be in only one of
+    /// the two.
     found: Vec<(u64, Bytes)>,
     carried_out: HashMap<NodeId, CarriedOut>,
     /// Commands of this node that may have to be appended again, oldest first.
     own: VecDeque<Own>,
     /// The number of commands in `own` for each ban, by the ban's name.
     names: HashMap<Bytes, usize>,
-    /// Whether the engine may not have stored some command or value of this node.
+    /// Whether a command or value of this node may be missing in the engine.
     pub(super) is_unsure: bool,
-    /// Whether entries of the feed were skipped during a read. The result of the read may end before these entries.
+    /// Whether entries of the feed were skipped during a read. The read may not have returned these
+    /// entries.
     pub(super) has_skipped: bool,
 }
 
@@ -59,12 +62,12 @@ pub(super) struct NodeCommands {
 struct Own {
     at_ms: u64,
     envelope: Envelope,
-    /// The ban that the command sets or ends, with its name. Its effect lasts, so the command is kept until the stream
-    /// contains it, however long that takes.
+    /// The ban that the command sets or ends, with its name. A ban has a lasting effect, so the
+    /// command is kept until the stream contains it, however long that takes.
     ban: Option<(Bytes, Ban)>,
     state: OwnState,
-    /// Whether another node's command about the same ban, which precedes this one in the stream, was executed after this
-    /// one.
+    /// Whether this node executed another node's command about the same ban after this one,
+    /// although that command precedes this one in the stream.
     is_overtaken: bool,
 }
 
@@ -103,8 +106,8 @@ impl NodeCommands {
         self.last
     }
 
-    /// Returns the offset after which to read: one below the last known entry, so that this entry is read again and
-    /// compared; 0, for all entries, if none is known.
+    /// Returns the offset after which to read: one below that of the last known entry, so that this
+    /// entry is read again and compared. If no entry is known, returns 0, to read all entries.
     pub(super) fn since(&self) -> u64 {
         self.last.map_or(0, |last| last.offset.saturating_sub(1))
     }
@@ -120,7 +123,7 @@ impl NodeCommands {
         self.last = Some(top);
     }
 
-    /// Returns whether the store now has another entry at the offset of the last known one.
+    /// Returns whether the store has a different entry at the offset of the last known entry.
     pub(super) fn is_replaced(&self, entries: &[(u64, Bytes)]) -> bool {
         let (Some(last), Some(known)) = (self.last, &self.last_entry) else {
             return false;
@@ -135,7 +138,7 @@ impl NodeCommands {
         self.found.clear();
     }
 
-    /// Sets the last known entry, and stores all entries read until the stored bans have arrived.
+    /// Sets the last known entry, and keeps all entries read until the stored bans have arrived.
     pub(super) fn set_found(&mut self, top: Position, entries: Vec<(u64, Bytes)>) {
         self.set_last(top, &entries);
         self.found = entries;
@@ -146,7 +149,7 @@ impl NodeCommands {
         std::mem::take(&mut self.found)
     }
 
-    /// Handles the loss of entries of the stream: those with commands of this node may be among them.
+    /// Handles the loss of stream entries, which may include commands of this node.
     pub(super) fn stream_is_lost(&mut self, now_ms: u64) {
         self.forget_old(now_ms);
         for own in &mut self.own {
@@ -162,8 +165,8 @@ impl NodeCommands {
         self.reading = Some((ticket, known));
     }
 
-    /// Returns the last known offset when the stream was ordered to be read; `None` if the ticket is not that of the
-    /// last order.
+    /// Returns the offset that was the last known one when the read of the stream was ordered;
+    /// `None` if `ticket` is not that of the last such order.
     pub(super) fn take_known_offset(&mut self, ticket: u64) -> Option<u64> {
         let reading = self.reading.take_if(|(last, _)| *last == ticket);
         reading.map(|(_, known)| known)
@@ -178,7 +181,8 @@ impl NodeCommands {
         self.reading_table.is_some()
     }
 
-    /// Returns whether the ticket is that of the last order to read the stored bans, which is answered with this call.
+    /// Returns whether `ticket` is that of the last order to read the stored bans, and marks this
+    /// order as answered.
     pub(super) fn is_table_read(&mut self, ticket: u64) -> bool {
         self.reading_table.take_if(|last| *last == ticket).is_some()
     }
@@ -195,7 +199,7 @@ impl NodeCommands {
         }
     }
 
-    /// Returns whether a command was not executed yet, and records it as executed.
+    /// Records a command as executed. Returns whether it had not been executed before.
     pub(super) fn is_new(&mut self, source: NodeId, sequence: u64) -> bool {
         if let Some(known) = self.carried_out.get_mut(&source) {
             return known.is_new(sequence);
@@ -209,8 +213,8 @@ impl NodeCommands {
         true
     }
 
-    /// Stores a command of this node, so that it can be appended again. One that sets or ends a `ban` is kept at any
-    /// age until the stream contains it.
+    /// Stores a command of this node, so that it can be appended again. A command that sets or ends
+    /// a `ban` is kept, however old, until the stream contains it.
     pub(super) fn keep(&mut self, now_ms: u64, envelope: Envelope, ban: Option<Ban>) {
         let oldest = self.own.front();
         if oldest.is_some_and(|own| now_ms >= own.at_ms + AGAIN_MS) {
@@ -234,8 +238,9 @@ impl NodeCommands {
         });
     }
 
-    /// Records that the stream contains a command of this node. Returns its ban if that must be applied again, because
-    /// this node has executed commands that precede it in the stream.
+    /// Records that the stream contains a command of this node. Returns the command's ban if the
+    /// ban must be applied again, because this node has since executed commands that precede it in
+    /// the stream.
     pub(super) fn mark_read(&mut self, sequence: u64) -> Option<Ban> {
         let own = &mut self.own;
         let place = own.binary_search_by_key(&sequence, |own| own.envelope.sequence);
@@ -246,9 +251,10 @@ impl NodeCommands {
         ban.map(|(_, ban)| ban.clone())
     }
 
-    /// Handles a command of another node about the ban `name`: drops the commands of this node about it that precede
-    /// that command, which are those that were read from the stream. Returns whether the command is the latest one about
-    /// the ban: `false` if the stream has not yet contained a command of this node about it, which then follows.
+    /// Handles another node's command about the ban `name`. Drops this node's commands about the
+    /// ban that were read from the stream, since they precede that command. Returns whether that
+    /// command is the latest one about the ban; `false` if a command of this node about the ban is
+    /// still to appear in the stream.
     pub(super) fn replace(&mut self, name: &Bytes) -> bool {
         if self.is_open(name) {
             self.retain(|own| own.state == OwnState::Unread || own.name() != Some(name));
@@ -269,10 +275,11 @@ impl NodeCommands {
         self.names.contains_key(name)
     }
 
-    /// Returns the commands of this node to be appended again, with their bans: all of the last minute, and older ones
-    /// with a lasting effect that the stream does not contain. Each repetition gets another time limit and so is a
-    /// different entry: otherwise, at the offset of a lost entry with the same bytes, it would be mistaken for that
-    /// entry, although the entries before it may differ.
+    /// Returns this node's commands to append again, with their bans: all of the last minute, and
+    /// older ones with a lasting effect that the stream does not contain. Each repetition gets a
+    /// different time limit, so its bytes differ from those of the original entry. If they were
+    /// equal, a repetition at the offset of its lost original would hide that earlier entries may
+    /// differ.
     pub(super) fn again(&mut self, now_ms: u64) -> Vec<(Bytes, Option<Ban>)> {
         self.forget_old(now_ms);
         let mut again = Vec::with_capacity(self.own.len());

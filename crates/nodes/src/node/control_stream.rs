@@ -41,7 +41,8 @@ impl Node {
         }
         match self.commands.next(position, before, bytes) {
             Next::Take => self.take_command(bytes),
-            // The feed delivers no entry twice, so the store may have lost entries: the stream is read.
+            // The feed delivers no entry twice, so a skipped entry means that the store may have
+            // lost entries.
             Next::Skip => self.read_on(),
             Next::Gap => {
                 self.counts.gaps += 1;
@@ -82,7 +83,7 @@ impl Node {
         self.caught_up();
     }
 
-    /// Starts over with the whole stream and the stored bans.
+    /// Reads the whole stream and the stored bans again.
     fn begin_again(&mut self, are_commands_lost: bool, is_stream_lost: bool) {
         if are_commands_lost {
             self.counts.lost += 1;
@@ -151,7 +152,8 @@ impl Node {
         } = envelope;
         if source == self.id {
             if let Some(block) = self.commands.mark_read(sequence) {
-                // The other node may have stored its command after this one.
+                // The ban is stored again, because the other node may have stored its own command
+                // about it since.
                 self.store_block(&block);
                 self.apply(block);
             }

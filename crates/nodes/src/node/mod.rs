@@ -16,9 +16,10 @@
 //! * *Leases* of other nodes are measured by the clock of this node: they end [`LEASE_MS`](crate::engine::peer::LEASE_MS)
 //!   after the last announcement. While this node is cut off no lease ends, and answers report the others as missing.
 //! * *Return*: after a lost connection the node reads the stream to its end before it announces itself.
-//! * *Bans* are also stored outside the stream: a node that starts later gets those that have left the stream. It reads
-//!   both, because a store that loses its data between the two orders of a ban has the ban in only one of them. Of two
-//!   commands about the same ban, the later one in the stream is in force on each node.
+//! * *Bans* are also stored outside the stream: a node that starts later gets those that have left
+//!   the stream. It reads both, because a store that loses its data between storing a ban and
+//!   appending it has the ban in only one of the two. Of two commands about the same ban, the later
+//!   one in the stream is in force on each node.
 //! * *Rollbacks*: each read of the stream begins with the last known entry. If the store has another entry there, it
 //!   has lost entries: the node reads the present ones, and stores and appends the bans that are missing.
 
@@ -101,9 +102,9 @@ pub struct Node {
 }
 
 impl Node {
-    /// Creates a node without a connection. `own` contains its name, and the settings to compare with those of other
-    /// nodes. Parts of answers to [`Output::Perform`] are addressed to the worker number `node_worker`, which must be
-    /// none of the `workers` workers.
+    /// Creates a node without a connection. `own` contains its name, and the settings to compare
+    /// with those of other nodes. Parts of answers to [`Output::Perform`] are addressed to the
+    /// worker number `node_worker`, which must differ from the numbers of the `workers` workers.
     #[must_use]
     pub fn new(
         id: NodeId,
@@ -201,8 +202,8 @@ impl Node {
         self.order(Order::Leave);
     }
 
-    /// Returns whether this node has received its own [`NodeMessage::Leave`], so that the message was sent to all
-    /// nodes.
+    /// Returns whether this node has received its own [`NodeMessage::Leave`], which shows that the
+    /// engine has sent the message to all nodes.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.has_left
@@ -460,7 +461,8 @@ impl Node {
             return self.outputs.push_back(Output::Perform(message));
         };
         if self.tasks.len() >= TASKS_MAX && matches!(origin, TaskOrigin::Node(..)) {
-            // A command is executed all the same, but without an answer.
+            // There are too many tasks: a query is dropped, and a command is executed without an
+            // answer.
             if message.is_sequenced() {
                 clear_caller(&mut message);
                 self.outputs.push_back(Output::Perform(message));

@@ -5,7 +5,7 @@ use crate::{Caller, DecodeErrorCounts, NodeAnswer, NodeId, NodeMessage};
 
 use super::peers::Disagreement;
 
-/// The number of nodes that an answer covers, and of those that it should cover.
+/// How many nodes an answer covers, and how many it should cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerCoverage {
     /// The number of nodes that have answered, this node included.
@@ -27,8 +27,8 @@ impl AnswerCoverage {
 pub enum Output {
     /// An order that the owner has to send to the engine.
     Order(Order),
-    /// A message for the workers of this node to execute. If it has a caller, their answers go with this caller to
-    /// [`Node::handle_part`].
+    /// A message for the workers of this node to execute. If the message has a caller, the owner
+    /// passes the workers' answers and this caller to [`Node::handle_part`].
     Perform(NodeMessage),
     /// The answer for a caller, and the number of nodes that it covers.
     Answer(Caller, NodeAnswer, AnswerCoverage),
@@ -69,7 +69,7 @@ pub struct NodeCounts {
     pub partial: u64,
     /// The number of executed commands of other nodes.
     pub commands: u64,
-    /// The number of gaps in the feed of the control stream, which were then read.
+    /// The number of gaps in the feed of the control stream. After each gap, the stream was read.
     pub gaps: u64,
     /// The number of times that commands of other nodes were lost.
     pub lost: u64,

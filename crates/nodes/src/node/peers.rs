@@ -75,7 +75,8 @@ impl PeerNodes {
         self.0.remove(&id);
     }
 
-    /// After a time in which this node received no feed: gives every node the full time of a lease to announce itself.
+    /// Gives every node the full time of a lease to announce itself, after this node has received
+    /// no feed for a time.
     pub(super) fn renew_all(&mut self, now_ms: u64) {
         for peer in self.0.values_mut() {
             peer.last_seen_ms = now_ms;

@@ -47,8 +47,9 @@ impl Node {
         }
     }
 
-    /// Executes the commands of the stream that were read together with the stored bans `values`. A node that has not
-    /// served yet applies the last command about each ban only: others do not concern it.
+    /// Executes the commands of the stream that were read together with the stored bans `values`. A
+    /// node that starts executes only the last command about each ban, since it has no connections
+    /// that other commands could concern.
     fn found_entries(&mut self, values: &[(Bytes, Bytes)]) {
         let entries = self.commands.take_found();
         if self.restore.is_some() {

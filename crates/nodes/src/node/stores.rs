@@ -1,14 +1,14 @@
-//! Values of this node for tables of the engine whose storing is not yet confirmed, because the orders to store them
-//! were not answered.
+//! Values that this node has ordered the engine to store in its tables, and whose storage is not
+//! confirmed yet.
 
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
-/// The values whose storing is not yet confirmed; see the [module](self).
+/// The values whose storage is not confirmed yet; see the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Stores {
-    /// The names and values by the ticket of the order; the value is `None` if it is to be removed.
+    /// The names and values by the ticket of the order; `None` if the value is to be removed.
     open: BTreeMap<u64, (Bytes, Option<Bytes>)>,
     tickets: HashMap<Bytes, u64>,
 }
@@ -21,7 +21,7 @@ impl Stores {
         self.open.insert(ticket, (name, value));
     }
 
-    /// Handles that an order was executed.
+    /// Removes the value of an order that was executed.
     pub(super) fn mark_stored(&mut self, ticket: u64) {
         if let Some((name, _)) = self.open.remove(&ticket) {
             self.tickets.remove(&name);

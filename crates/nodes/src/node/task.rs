@@ -18,8 +18,8 @@ pub(super) struct NodeTask {
     pub(super) origin: TaskOrigin,
     pub(super) deadline_ms: u64,
     pub(super) answer: Option<NodeAnswer>,
-    /// The number of missing parts, wrapping; [`UNCOUNTED`] minus the parts received until the number of parts is
-    /// known.
+    /// The number of missing parts. While the number of parts is unknown: [`UNCOUNTED`] minus the
+    /// parts received, wrapping.
     open: u32,
 }
 

@@ -28,7 +28,7 @@ struct Cluster {
     table: BTreeMap<Bytes, Bytes>,
     leases: BTreeMap<NodeId, Bytes>,
     now_ms: u64,
-    /// Whether workers do not execute messages, so that no parts of answers arrive.
+    /// Whether workers ignore messages, so that no parts of answers arrive.
     is_idle: bool,
     /// Whether appends are stored but their answers are lost.
     is_unsure: bool,
@@ -506,7 +506,7 @@ fn a_node_without_announcements_does_not_claim_full_coverage() {
 #[test]
 fn entries_that_the_feed_loses_are_read() {
     let mut cluster = Cluster::of(2);
-    // The lost entry is first the only one, then one that another entry follows.
+    // The lost entry is first the only entry, and then another entry follows it.
     for (ticket, next) in [(1, None), (2, Some(3))] {
         let before = cluster.commands(1);
         cluster.nodes[1].is_cut = true;

@@ -67,7 +67,8 @@ pub enum OrderError {
         /// The requested delay in seconds: at most a day, 0 if none is given.
         after_s: u64,
     },
-    /// The certificate may have been issued but was not received: each retry may use up another one.
+    /// The certificate may have been issued but was not received. Each retry may cause another
+    /// certificate to be issued.
     Lost(String),
     /// The authority no longer knows the account.
     NoAccount(String),

@@ -25,10 +25,11 @@ use super::shared::SharedPorts;
 /// The time for which idempotency keys are stored, in milliseconds, as in the hub.
 const KEY_TTL_MS: u64 = 5 * 60 * 1000;
 
-/// The number of members from which a channel's members are only counted, not listed.
+/// From this number of members on, a channel's members are only counted, not listed.
 const LISTED_MAX: usize = 10_000;
 
-/// The maximum number of channels that one command compares. It is limited because Redis executes nothing else meanwhile.
+/// The maximum number of channels that one command compares. Redis executes no other command
+/// meanwhile.
 const CHECKS_MAX: usize = 64;
 
 /// The approximate size of one comparison in bytes, for the limit of a batch.
@@ -57,7 +58,7 @@ struct Channels {
     number: u64,
     /// Whether the home worker was notified of the connection.
     is_begun: bool,
-    /// The number of publications in the store according to its latest reply.
+    /// The number of publications in the store, as stated in the store's latest reply.
     stored: u64,
 }
 
@@ -286,16 +287,17 @@ fn publish(shared: &SharedPorts, session: &EngineSession, order: &Publish) -> Cm
     command
 }
 
-/// The lifetimes of a channel's keys in Redis. They exceed the configured times by twice the [slack](Self::slack_ms). So of
-/// several publications in quick succession only the first one within the slack sets the lifetimes, which costs two extra
-/// commands.
+/// The lifetimes of a channel's keys in Redis: the configured times plus twice the
+/// [slack](Self::slack_ms). A publication within the slack after the lifetimes were set need not
+/// set them again, which saves two commands.
 struct Lasting {
     ttl_ms: u64,
     position_ttl_ms: u64,
-    /// The time for which the lifetimes need not be set again, in milliseconds. Clocks of nodes may differ by as much.
+    /// The time in milliseconds for which the lifetimes need not be set again. The clocks of nodes
+    /// may differ by up to the same time.
     slack_ms: u64,
-    /// The milliseconds since 1970 plus both configured times. It is stored with the channel; because it contains the
-    /// configured times, a change of these sets the lifetimes again.
+    /// The milliseconds since 1970 plus both configured times, stored with the channel. Because the
+    /// mark contains the configured times, changing them causes the lifetimes to be set again.
     mark: u64,
 }
 
@@ -446,8 +448,9 @@ fn read_entries(order: &Read, reply: Value) -> Option<Box<Entries>> {
     }))
 }
 
-/// Returns the offset before the first of these entries, which have consecutive offsets. If the entries end before the
-/// channel's latest offset, they don't form an unbroken chain to it.
+/// Returns the offset before the first of these entries, which have consecutive offsets. Returns
+/// the channel's latest offset if there are no entries, or if a read of the latest entries did not
+/// return the very last one.
 fn before(top: Position, entries: &[(u64, Bytes)], order: &Read) -> u64 {
     let is_chain = entries.last().is_none_or(|(last, _)| *last == top.offset);
     match entries.first() {

@@ -54,7 +54,8 @@ pub(super) trait PortClient: Send + 'static {
     /// Converts an order to a job; `None` if the order needs no command. `is_up` says whether the port is connected.
     fn take(&mut self, order: Self::Order, is_up: bool) -> Option<Self::Job>;
 
-    /// Adds a job to the previous one if one command can perform both; otherwise returns it.
+    /// Adds the job `next` to the previous one if one command can perform both; otherwise returns
+    /// `next`.
     fn join(_last: &mut Self::Job, next: Self::Job) -> Option<Self::Job> {
         Some(next)
     }

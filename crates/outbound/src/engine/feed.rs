@@ -1,5 +1,5 @@
-//! A port's connection for its feed: subscribes to the followed topics, again after each loss of the connection, and probes
-//! whether the subscription still works.
+//! A port's connection for its feed: subscribes to the followed topics, resubscribes after each
+//! loss of the connection, and probes whether the subscription still works.
 //!
 //! A subscription may be dead while its connection is open. So after [`PROBE`] without a message, a message is
 //! published to a channel of the feed's own, in the same way as publications; if it does not arrive, the feed
@@ -27,8 +27,8 @@ use crate::redis::values::call_error;
 /// The maximum number of topics in one subscription command.
 const BATCH_MAX: usize = 512;
 
-/// The time without a message after which a feed is probed, and again the time after which it reconnects if the probe does not
-/// arrive.
+/// The time without a message after which a feed is probed; also the time to wait for the probe
+/// before the feed reconnects.
 const PROBE: Duration = Duration::from_secs(5);
 
 /// The longest message in bytes; longer ones are ignored.
@@ -205,8 +205,8 @@ impl Feed {
                         let words = "redis: the feed's connection does not respond";
                         return Err(Some(CallError::new(CallErrorKind::Timeout, words)));
                     } else {
-                        // The probe is published over the connection for commands. If that connection does not reply, it is
-                        // closed itself.
+                        // The probe is published over the connection for commands. That connection
+                        // is closed as well if it does not reply.
                         is_probed = probes.send(self.reader.probe.clone()).is_ok();
                     }
                 }

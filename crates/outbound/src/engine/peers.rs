@@ -55,7 +55,7 @@ struct Peers {
     /// Whether this node has held the lease before.
     has_lease: bool,
     has_left: bool,
-    /// The number of publications in the store according to its latest reply.
+    /// The number of publications in the store, as stated in the store's latest reply.
     stored: u64,
 }
 

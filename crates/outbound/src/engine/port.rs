@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Limit of queued feed items in bytes. Beyond it items are dropped, and the client learns which feeds miss some.
+/// Limit of queued feed items in bytes. Beyond it items are dropped, and the client learns which
+/// feeds lack items.
 const BYTES_MAX: usize = 64 << 20;
 
 /// The overhead of a queued event in addition to its data, in bytes.
@@ -34,7 +35,7 @@ pub(super) struct Events<E> {
 struct Arrived<E> {
     list: Vec<E>,
     bytes: usize,
-    /// For each feed of which items were dropped, the event that notifies the client of that.
+    /// The event that reports dropped items to the client, for each feed with dropped items.
     missed: HashMap<Vec<u8>, E>,
 }
 

@@ -99,7 +99,7 @@ pub(super) fn message(bytes: &Bytes) -> Option<TopicMessage> {
                 epoch: Epoch::from_bits(epoch),
                 offset,
             };
-            // The offsets of this engine are dense.
+            // This engine assigns consecutive offsets.
             Some((position, offset.checked_sub(1)?))
         }
         _ => return None,

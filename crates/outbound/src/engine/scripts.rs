@@ -21,7 +21,7 @@ pub(super) enum RedisScript {
     Store,
 }
 
-/// The texts of the scripts, in the order of [`Script`]'s variants.
+/// The texts of the scripts, in the order of [`RedisScript`]'s variants.
 const TEXTS: [&str; 13] = [
     include_str!("scripts/publish.lua"),
     include_str!("scripts/check.lua"),

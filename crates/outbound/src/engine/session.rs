@@ -198,7 +198,8 @@ impl EngineSession {
         }
     }
 
-    /// Executes each command that the scripts use separately, because the server's errors then name the missing permission.
+    /// Executes separately each command that the scripts use, because the server's errors then name
+    /// the missing permission.
     async fn find_missing_rights(&mut self, shared: &SharedPorts) -> Result<(), CallError> {
         let (hash, stream) = (shared.keys.single("check:h"), shared.keys.single("check:s"));
         let (value, set) = (shared.keys.single("check:v"), shared.keys.single("check:z"));
@@ -358,7 +359,8 @@ fn reply_or_error(reply: Value) -> Result<Value, CallError> {
     }
 }
 
-/// Returns the settings for connecting to the current primary, which Sentinels are asked for if they are configured.
+/// Returns the settings for connecting to the current primary. If Sentinels are configured, asks
+/// them for its address.
 async fn primary(shared: &SharedPorts) -> Result<Arc<RedisDatabase>, CallError> {
     let settings = &shared.settings;
     let Some(sentinel) = &settings.sentinel else {

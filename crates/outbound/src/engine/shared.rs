@@ -24,7 +24,8 @@ const REFUSED_APART: Duration = Duration::from_secs(10);
 pub struct EngineSettings {
     /// The server, or a Sentinel that knows it; with the time limit of commands.
     pub keyspace: Arc<RedisDatabase>,
-    /// How Sentinels find the primary; `None`: the server is the one of the keyspace.
+    /// How Sentinels find the primary; `None`: `keyspace` contains the address of the primary
+    /// itself.
     pub sentinel: Option<Sentinel>,
     /// The prefix of all keys and channels.
     pub prefix: String,

@@ -1,7 +1,7 @@
 //! The HTTP client: performs a request, follows redirects, and returns the response.
 //!
-//! HTTP/1.1 is implemented by hyper; connections and their limits are in [`pool`], retries in [`exchange`]. The reasons
-//! are in docs/decisions/08-http-client.md.
+//! HTTP/1.1 is implemented by hyper; connections and their limits are in [`pool`], retries in
+//! [`exchange`]. docs/decisions/08-http-client.md explains this design.
 
 mod body;
 mod connect;

@@ -1,8 +1,9 @@
 //! Idle connections, and the limit of connections to one target.
 //!
-//! A request first acquires a [`ConnectionPermit`], in order of arrival; there are as many as connections are allowed.
-//! It then takes an idle connection or establishes one. A connection is returned only after its last response was read
-//! to its end; one that is dropped is closed.
+//! A request first acquires a [`ConnectionPermit`], in order of arrival; the number of permits is
+//! the maximum number of connections. It then takes an idle connection or establishes one. A
+//! connection is returned only after its last response was read to its end; a dropped connection is
+//! closed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(super) struct ConnectionTarget {
     pub(super) connections_max: u32,
 }
 
-/// The time for which an idle connection is kept: shorter than that of most servers.
+/// The time for which an idle connection is kept: shorter than the idle timeout of most servers.
 const IDLE: Duration = Duration::from_secs(50);
 /// The interval of removing closed connections.
 const SWEEP: Duration = Duration::from_secs(5);

@@ -21,7 +21,8 @@ pub(super) struct RequestProgress(Mutex<ProgressState>);
 #[derive(Debug, Default)]
 struct ProgressState {
     step: Option<(RequestPhase, String)>,
-    /// Whether a request was sent, of which this one may be a repetition or to which the server sent a redirect.
+    /// Whether a request of this call was sent. The current request may repeat it, or follow a
+    /// redirect from it.
     has_sent: bool,
 }
 

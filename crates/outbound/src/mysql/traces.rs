@@ -66,7 +66,8 @@ fn is_pair(before: SqlToken<'_>, word: &str, pair: [&str; 2]) -> bool {
         && word.eq_ignore_ascii_case(second)
 }
 
-/// Returns whether a word that has no schema before it is a call of a function that is not known to be harmless.
+/// Returns whether a word without a preceding schema calls a function that is not known to be
+/// harmless.
 fn is_harmful_call(word: &str, behind: &Tokens<'_>) -> bool {
     if !behind.is_call() || has(NOT_FUNCTIONS, word) {
         return false;
@@ -194,7 +195,7 @@ mod tests {
             "select 'unfinished",
             "select `unfinished",
             "select 'ends in a backslash\\",
-            // Other statements, and none.
+            // Other statements, and texts without a statement.
             "use shop",
             "create temporary table t (a int)",
             "prepare s from 'select 1'",

@@ -104,7 +104,7 @@ fn a_channel_that_is_not_compared_begins_a_new_epoch() {
     assert_ne!(before.epoch, after.epoch);
 }
 
-/// A loss in one channel does not affect another one that a node has compared.
+/// A loss in one channel does not affect another channel that a node has compared with the store.
 #[test]
 fn a_channel_without_a_loss_goes_on_beside_one_with() {
     let server = Arc::new(Server::start(&[]));
@@ -321,7 +321,8 @@ fn a_removal_that_arrives_behind_its_repetition_removes_nothing() {
     assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "1");
 }
 
-/// A member that arrives after its repetition, and after it has left, does not come back.
+/// A join command that arrives after its repetition, and after the member has left, does not bring
+/// the member back.
 #[test]
 fn a_member_that_arrives_behind_its_repetition_is_gone() {
     let server = Arc::new(Server::start(&[]));
@@ -336,7 +337,8 @@ fn a_member_that_arrives_behind_its_repetition_is_gone() {
     assert_eq!(bench.presence(), (vec!["1".into()], (1, 1)));
 }
 
-/// A publication began an epoch, but its answer was lost: the repetition finds it there.
+/// A publication began an epoch, but its answer was lost: the repetition finds the publication in
+/// the store.
 #[test]
 fn the_first_publication_of_an_epoch_is_stored_once() {
     let server = Arc::new(Server::start(&[]));

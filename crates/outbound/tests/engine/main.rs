@@ -34,7 +34,7 @@ use veche_nodes::engine::peer;
 use veche_outbound::Outbound;
 use veche_outbound::engine::{EnginePort, EngineSettings, RemoteStore};
 
-/// The world of a test's engine: each test has its own thread.
+/// The engine of one test, with its server. Each test runs on its own thread.
 struct World {
     port: EnginePort<Order, Event>,
     /// The node's port for messages to other nodes, which also renews its lease.

@@ -17,8 +17,8 @@ fn events_of(texts: &[&str], client: u32) -> Vec<String> {
     texts.iter().filter(of).map(ToString::to_string).collect()
 }
 
-/// Ends a second node that has a member: after it has left the cluster if `is_clean`, else without. Returns the time
-/// until its members are removed.
+/// Ends a second node that has a member. If `is_clean`, the node leaves the cluster first. Returns
+/// the time until its members are removed.
 fn end_of_a_node(is_clean: bool) -> Duration {
     let server = Arc::new(Server::start(&[]));
     let mut bench = node(&server, 1);
@@ -38,7 +38,8 @@ fn end_of_a_node(is_clean: bool) -> Duration {
                 world.peers.flush();
                 thread::sleep(Duration::from_millis(200));
             }
-            // If the end is not clean, the node's connections are cut here, when its world is dropped.
+            // If the end is not clean, the node's connections are cut here, because `world` is
+            // dropped.
         });
     });
     receiver.recv().expect("it has entered");

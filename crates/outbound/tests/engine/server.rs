@@ -1,4 +1,4 @@
-//! A Redis server of Debian's package, on a port and in a folder of its own.
+//! A Redis server from Debian's package, on its own port and in its own folder.
 
 use std::net::TcpStream;
 use std::path::PathBuf;

@@ -13,8 +13,8 @@ use crate::LONG;
 use crate::server::head;
 use crate::tls::Authority;
 
-/// Orders from an authority whose responses are returned by `answer`, which gets the request, such as `GET /dir`, and
-/// the authority's address.
+/// Places an order with an authority. `answer` returns the authority's responses; its arguments are
+/// the request, such as `GET /dir`, and the authority's address.
 fn order(
     test: &str,
     answer: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static,

@@ -18,11 +18,12 @@ fn a_dead_connection_is_never_handed_out() {
     for count in 1..=20 {
         assert_eq!(bench.text(post(&server.url("/"))), "once");
         server.until_empty();
-        // The FIN has time to arrive here.
+        // Leaves the FIN time to arrive.
         sleep(Duration::from_millis(20));
         assert_eq!(server.accepted(), count);
     }
-    // The requests have no pause: whichever side is faster, idempotent requests are answered.
+    // There is no pause between the requests: whichever side is faster, idempotent requests are
+    // answered.
     for _ in 0..200 {
         assert_eq!(bench.text(get(&server.url("/"))), "once");
     }
@@ -124,7 +125,8 @@ fn servers_that_do_not_answer() {
     assert_eq!(bench.figures().errors(CallErrorKind::Unreachable), 2);
 }
 
-/// A request that was sent may have had an effect, whatever the call was waiting for when it ended.
+/// A request that was sent may have had an effect, regardless of what the call was waiting for when
+/// it failed.
 #[test]
 fn after_a_request_was_sent_no_kind_says_that_nothing_was() {
     let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Tests of connection limits and of connections' ends.
+//! Tests of connection limits, and of how connections end.
 
 use std::io::Write as _;
 use std::thread::sleep;

@@ -1,4 +1,4 @@
-//! Tests with TLS and certificates of the test's own.
+//! Tests with TLS and certificates that the tests create.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -43,7 +43,7 @@ impl Authority {
         })
     }
 
-    /// Starts a server that handles each connection as the test says.
+    /// Starts a server that handles each connection with a function of the test.
     pub(crate) fn serve_by(
         &self,
         names: &[&str],

@@ -13,7 +13,7 @@ pub(super) struct LoggedClient {
 }
 
 impl LoggedClient {
-    /// Returns the client of an event, if it is a hook.
+    /// Returns the number and the client of a hook request; `None` for any other event.
     pub(super) fn of(event: &Event<'_>) -> Option<(u64, Self)> {
         let Event::Hook { number, request } = event else {
             return None;

@@ -205,7 +205,7 @@ impl Runtime for Workers {
     }
 
     fn deadline_ms(&self) -> u64 {
-        // The orders of a turn are announced at the beginning of the next turn at the latest.
+        // The orders of a turn are announced no later than at the beginning of the next turn.
         if self.links().any(PoolHandle::has_news) || self.leaves() {
             return 0;
         }

@@ -67,7 +67,7 @@ impl FramingFields {
         Ok(())
     }
 
-    /// Returns the framing by all lines.
+    /// Determines the framing from all collected lines.
     pub(super) fn finish(
         self,
         method: &Method<'_>,

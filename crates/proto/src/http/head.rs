@@ -34,7 +34,8 @@ pub struct Head<'b> {
     pub query: &'b str,
     /// The HTTP version of the peer.
     pub version: HttpVersion,
-    /// Host and port: of an absolute-form target, else of the Host header; empty if an HTTP/1.0 request has none.
+    /// Host and port, from an absolute-form target or otherwise from the Host header; empty if an
+    /// HTTP/1.0 request has neither.
     pub host: &'b str,
     /// How the body is delimited.
     pub framing: Framing,

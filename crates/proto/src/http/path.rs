@@ -18,8 +18,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::HttpError;
 
-/// Characters that a path can't contain unencoded (`pchar` of RFC 3986 section 3.3), except `%`, which a normal path
-/// already has encoded.
+/// Characters that a path can't contain unencoded (`pchar` of RFC 3986 section 3.3), except `%`,
+/// which is already encoded in a normal path.
 const NOT_IN_PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -40,7 +40,7 @@ const NOT_IN_PATH: &AsciiSet = &CONTROLS
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SegmentByte {
     Plain,
-    /// `/` or `.`: the path may not be normal if the byte follows a slash.
+    /// `/` or `.`: if the byte follows a slash, the path is possibly not normal.
     Before,
     /// `?` or `#`: ends the path.
     End,
@@ -256,7 +256,8 @@ mod tests {
         }
     }
 
-    /// Returns a spelling of a path: each byte unencoded or encoded, in either case.
+    /// Returns a spelling of a path: each byte unencoded, or encoded with hexadecimal digits in
+    /// either case.
     fn spelled(text: &str, choices: &[u8]) -> String {
         let mut choices = choices.iter().copied().cycle();
         let mut spelling = String::new();

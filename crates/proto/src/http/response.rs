@@ -14,7 +14,8 @@ pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 pub enum ResponseBody {
     /// The length in bytes. HEAD responses announce it and send no body.
     Sized(u64),
-    /// By an empty chunk, with [`write_chunk`] and [`finish_chunks`].
+    /// The body is sent in chunks and ends with an empty one; see [`write_chunk`] and
+    /// [`finish_chunks`].
     Chunked,
     /// The body ends when the connection is closed: streams to HTTP/1.0.
     UntilClose,
@@ -34,8 +35,8 @@ pub struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// Creates the head of a response to `request`. Chunks for HTTP/1.0 become a stream until close: check the result's
-    /// `body` and `keep_alive`.
+    /// Creates the head of a response to `request`. For HTTP/1.0, a chunked body becomes a body
+    /// that ends when the connection is closed: check the result's `body` and `keep_alive`.
     #[must_use]
     pub const fn to(request: &Head<'_>, status: Status, body: ResponseBody) -> Self {
         Self {
@@ -120,8 +121,8 @@ impl ResponseHead {
             (false, true, HttpVersion::Http11) => return,
             (false, true, HttpVersion::Http10) => b"keep-alive",
             (false, false, _) => b"close",
-            // RFC 9110 section 15.5.22: a 426 names the protocol to upgrade to, and section 7.8: Connection names
-            // Upgrade.
+            // A 426 names the protocol to upgrade to (RFC 9110 section 15.5.22), and its Connection
+            // header names Upgrade (section 7.8).
             (true, true, HttpVersion::Http11) => b"upgrade\r\nUpgrade: websocket",
             (true, true, HttpVersion::Http10) => b"keep-alive, upgrade\r\nUpgrade: websocket",
             (true, false, _) => b"close, upgrade\r\nUpgrade: websocket",

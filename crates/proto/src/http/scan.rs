@@ -12,8 +12,9 @@ pub(super) const METHOD_BYTES_MAX: usize = 32;
 /// Length of a request line without its target: method, two spaces, version.
 const REQUEST_LINE_EXTRA_BYTES: usize = METHOD_BYTES_MAX + "  HTTP/1.1".len();
 
-/// Finds the end of a request's head. Remembers how far it scanned, so a head that arrives byte by byte costs no more
-/// in total than a complete one. A connection has one while it waits for a head; each request starts with `default()`.
+/// Finds the end of a request's head. Remembers how far it scanned, so a head that arrives byte by
+/// byte costs no more in total than a complete one. A connection keeps one scan while it waits for
+/// a head, and starts each request with `default()`.
 ///
 /// Input that can't become a request is refused early: a bare LF, a first line without a version (HTTP/0.9), bytes that
 /// don't begin a method (TLS on a plain port), an overlong line or head. Accepted input still has to be parsed.
@@ -78,7 +79,7 @@ impl HeadScan {
         self.scanned == 0
     }
 
-    /// Returns whether the beginning of a request was seen, which a header timeout depends on.
+    /// Returns whether the beginning of a request has arrived; a header timeout depends on this.
     #[must_use]
     pub const fn is_midway(&self) -> bool {
         self.scanned > self.line_start || self.has_request_line

@@ -25,17 +25,18 @@ const LEVEL: Compression = Compression::new(4);
 const SPARE_PARTIALS_MAX: usize = 64;
 /// Larger scratch buffers are freed when the next message arrives.
 const SCRATCH_BYTES_MAX: usize = 256 * 1024;
-/// Maximum number of final blocks per message. A sender has a reason for only one, at the end of the message (RFC 7692
-/// section 7.2.3.4); each costs the receiver a new stream but only two bytes to send.
+/// Maximum number of final blocks per message. A sender needs at most one, at the end of the
+/// message (RFC 7692 section 7.2.3.4). Each costs the receiver a new stream, but the sender only
+/// two bytes.
 const FINAL_BLOCKS_MAX: u32 = 8;
 /// Minimum output capacity passed to a codec.
 const ROOM_BYTES_MIN: usize = 1024;
 
-/// Work of inflating in units of about a nanosecond: for starting a stream, at the beginning of a message or after a
-/// final block; for a compressed byte; for an inflated byte.
+/// The cost of inflating, in units of about a nanosecond: per started stream (at the beginning of a
+/// message and after each final block), per compressed byte, and per inflated byte.
 const INFLATE_WORK: (u64, u64, u64) = (2_000, 8, 1);
-/// Work of deflating in the same units: for starting a message, mostly clearing the match tables; for a byte of the
-/// message; for a byte of the window that the stream is primed with.
+/// The cost of deflating, in the same units: per message (mostly for clearing the match tables),
+/// per byte of the message, and per byte of the window that the stream is primed with.
 const DEFLATE_WORK: (u64, u64, u64) = (9_000, 10, 1);
 
 /// The codecs that the connections of one worker share. A worker has two of these, one for receiving and one for
@@ -301,8 +302,9 @@ fn inflate_message(
         }
         let before = (inflate.total_in(), out.len());
         let status = inflate.decompress_vec(input, out, FlushDecompress::Sync);
-        // Checked before the status: larger scratch would let the library read on to a later error, and the result must
-        // not depend on earlier messages.
+        // Checked before the status: with a larger scratch buffer, the library would read on to a
+        // later error, and the result must not depend on how much earlier messages have enlarged
+        // the buffer.
         if out.len() > bytes_max {
             return Err(ProtocolError::MessageTooBig);
         }

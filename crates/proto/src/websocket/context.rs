@@ -31,7 +31,7 @@ impl DeflateBudget {
         }
     }
 
-    /// Changes the limit. Contexts beyond it stay until their connections end.
+    /// Changes the limit. Contexts that exceed it stay until their connections end.
     pub fn set_bytes_max(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Relaxed);
     }
@@ -93,7 +93,7 @@ impl Drop for BudgetReservation {
 pub(super) struct DeflateContext {
     window: Vec<u8>,
     reservation: BudgetReservation,
-    /// A message was sent since the last idle check.
+    /// Whether a message was sent since the last idle check.
     used: bool,
 }
 

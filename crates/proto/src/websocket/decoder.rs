@@ -24,7 +24,7 @@ pub enum FrameEvent<'a> {
     },
     /// A ping, which requires a pong with the same payload of at most 125 bytes.
     Ping(&'a [u8]),
-    /// The answer to a ping, or unsolicited.
+    /// A pong: the answer to a ping, or unsolicited.
     Pong(&'a [u8]),
     /// The peer closes. Later input is consumed and dropped.
     Close {
@@ -40,12 +40,13 @@ pub enum FrameEvent<'a> {
 pub struct Decoder {
     /// The message or frame in progress; always `None` between messages.
     partial: Option<Box<Partial>>,
-    /// The peer's compression context with context takeover (RFC 7692 section 7.2.2); from its first compressed
-    /// message, or from the start if its room is reserved.
+    /// The peer's compression context, if context takeover was negotiated (RFC 7692 section 7.2.2).
+    /// Present from the peer's first compressed message on, or from the start if its memory is
+    /// reserved.
     context: Option<Box<DeflateContext>>,
     deflate: Option<DeflateParams>,
     role: Role,
-    /// The last event was a close frame or an error.
+    /// Whether the last event was a close frame or an error.
     ended: bool,
 }
 

@@ -27,9 +27,10 @@ const SERVER_WINDOW_ASKED: u8 = 4;
 /// The parameters that this end accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeflatePolicy {
-    /// Whether contexts are kept between messages, in either direction: small messages compress better, at the cost of
-    /// both windows. Otherwise `server_no_context_takeover` and `client_no_context_takeover` are required, as a server
-    /// may unasked (RFC 7692 section 7.1.1.2).
+    /// Whether contexts are kept between messages, in either direction: small messages compress
+    /// better, at the cost of both windows. Otherwise `server_no_context_takeover` and
+    /// `client_no_context_takeover` are required; a server may require them even if the client did
+    /// not offer them (RFC 7692 section 7.1.1.2).
     pub takeover: bool,
     /// Largest window for messages of the server, 8 to 15 bits.
     pub server_window_bits: u8,
@@ -132,18 +133,19 @@ impl DeflateParams {
         }
     }
 
-    /// Returns the length of the context kept for messages sent by `sender`, this end.
+    /// Returns the length of the context kept for messages sent by this end, whose role is
+    /// `sender`.
     pub(super) fn own_window_bytes(self, sender: Role) -> usize {
         window_bytes(self.window_bits_of(sender).min(KEPT_WINDOW_BITS_MAX))
     }
 
-    /// Returns how far the peer of `receiver` may refer back.
+    /// Returns how many bytes back the messages of `receiver`'s peer may refer.
     pub(super) fn peer_window_bytes(self, receiver: Role) -> usize {
         window_bytes(self.window_bits_of(receiver.peer()))
     }
 
-    /// Returns the parameters with `client_no_context_takeover`, which a server may require unasked (RFC 7692 section
-    /// 7.1.1.2).
+    /// Returns the parameters with `client_no_context_takeover`, which a server may require even if
+    /// the client did not offer it (RFC 7692 section 7.1.1.2).
     pub(super) fn without_client_context(self) -> Self {
         Self {
             flags: self.flags | CLIENT_NO_CONTEXT,

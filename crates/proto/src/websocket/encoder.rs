@@ -8,14 +8,15 @@ use super::deflate::DeflateParams;
 use super::frame::{Opcode, clear_fin, write_header};
 use super::{Codecs, MessageKind, Role, close, mask as masking};
 
-/// Shorter messages without context are sent uncompressed: compression hardly ever saves a header's size.
+/// Shorter messages without context are sent uncompressed: compression rarely saves as many bytes
+/// as a frame header has.
 const COMPRESS_BYTES_MIN: usize = 32;
 /// Shorter messages are sent uncompressed even with a context: a match, the end of its block and the flush take four
 /// bytes.
 const COMPRESS_KEPT_BYTES_MIN: usize = 5;
 
-/// Appends a complete uncompressed message. `mask` is a client's, fresh and unpredictable for each frame (RFC 6455
-/// section 5.3); servers pass `None`.
+/// Appends a complete uncompressed message. Clients pass a `mask` that is fresh and unpredictable
+/// for each frame (RFC 6455 section 5.3); servers pass `None`.
 #[inline]
 pub fn encode_message(out: &mut Vec<u8>, kind: MessageKind, data: &[u8], mask: Option<[u8; 4]>) {
     frame(out, kind.into(), false, data, mask);
@@ -114,8 +115,8 @@ impl Encoder {
                 }
                 false => codecs.deflate_alone(data, window_bits),
             };
-            // Uncompressed messages are not in the window, so a short one is compressed for later messages even if it
-            // becomes longer.
+            // Uncompressed messages are not in the window. So a short message is compressed, even
+            // if it becomes longer, to let later messages refer to it.
             if compressed.len() < data.len() || refers_back {
                 frame(out, kind.into(), true, compressed, mask);
                 if keeps_context {

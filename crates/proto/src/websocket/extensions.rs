@@ -26,7 +26,8 @@ pub(super) fn parse(value: &str) -> impl Iterator<Item = Extension<'_>> {
 }
 
 impl<'h> Extension<'h> {
-    /// Returns names and unquoted values in order. A value with an escape keeps it; no supported parameter accepts one.
+    /// Returns names and unquoted values in order. Escapes in values are kept; no supported
+    /// parameter accepts them.
     pub(super) fn parameters(self) -> impl Iterator<Item = (&'h str, Option<&'h str>)> {
         self.parameters
             .map(|parameter| match parameter.split_once('=') {

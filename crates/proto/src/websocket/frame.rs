@@ -23,11 +23,11 @@ pub enum Opcode {
     Text = 1,
     /// The first part of a binary message.
     Binary = 2,
-    /// The last frame of its direction.
+    /// A close frame, the last frame that an end sends.
     Close = 8,
-    /// A pong with the same payload has to answer it.
+    /// A ping, which must be answered by a pong with the same payload.
     Ping = 9,
-    /// The answer to a ping, or unsolicited.
+    /// A pong: the answer to a ping, or unsolicited.
     Pong = 10,
 }
 
@@ -72,9 +72,10 @@ impl From<MessageKind> for Opcode {
 pub(super) struct Header {
     pub(super) opcode: Opcode,
     pub(super) fin: bool,
-    /// RSV1 on the first frame of a message (RFC 7692 section 6).
+    /// Whether RSV1 is set on the first frame of a message, which marks it as compressed (RFC 7692
+    /// section 6).
     pub(super) compressed: bool,
-    /// Zero for an unmasked frame, which has no effect.
+    /// The masking key; zero for an unmasked frame, because masking with zero has no effect.
     pub(super) mask: [u8; 4],
     /// Length of the header.
     pub(super) size: usize,
@@ -83,8 +84,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Parses a header at the front of `input`; `None` while it is incomplete. Errors visible in the first two bytes
-    /// are reported with two bytes.
+    /// Parses a header at the front of `input`; `None` while it is incomplete. Errors in the first
+    /// two bytes are reported as soon as these have arrived.
     #[inline]
     pub(super) fn parse(
         input: &[u8],

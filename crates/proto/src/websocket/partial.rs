@@ -10,8 +10,8 @@ use super::{Codecs, MessageKind, MessageLimits, ProtocolError, Role, mask, utf8}
 
 /// Minimum capacity in bytes of the buffer of a message in progress.
 const DATA_BYTES_MIN: usize = 256;
-/// Buffers with a larger capacity are freed instead of being returned to the pool, so a reused buffer adds at most this
-/// much to twice what its connection received.
+/// Buffers with a larger capacity are freed instead of being returned to the pool. So a message in
+/// a reused buffer uses at most this much more memory than twice the received bytes.
 const SPARE_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ struct Frame {
 }
 
 impl Partial {
-    /// Continues with `input`, up to the first event or its end.
+    /// Continues with `input`, up to the first event or the end of `input`.
     pub(super) fn advance(
         &mut self,
         input: &mut [u8],

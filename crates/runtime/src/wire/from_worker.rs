@@ -61,7 +61,7 @@ pub enum HandlerEnd<'a> {
     },
     /// Responds to a request, or refuses a handshake.
     Response {
-        /// The status: 200 to 599, of a refusal 300 to 599.
+        /// The status: 200 to 599 for a response, 300 to 599 for a refusal.
         status: u16,
         /// Header names and values.
         headers: Vec<(String, String)>,
@@ -163,7 +163,7 @@ pub enum WorkerEffect<'a> {
 pub struct WorkerCall<'a> {
     /// The id that the result refers to.
     pub id: u64,
-    /// The event whose handler calls.
+    /// The event whose handler makes the call.
     pub event: Option<u64>,
     /// The kind of the call with its arguments.
     pub request: CallRequest<'a>,
@@ -245,7 +245,7 @@ pub enum ErrorScope {
     Worker,
     /// The handler of this event, which fails; the frame has no effect.
     Event(u64),
-    /// Nothing but the frame itself, which belongs to no handler and has no effect.
+    /// Only the frame itself, which belongs to no handler and has no effect.
     Frame,
     /// The call only, which fails; its handler continues.
     Call(u64),
@@ -265,7 +265,7 @@ impl<'a> FromWorker<'a> {
     /// Parses a frame. `event` returns the event with an id; `None` if the worker process is not processing such an event.
     ///
     /// # Errors
-    /// The frame is malformed; [`MalformedFrame::scope`] says what this ends.
+    /// The frame is malformed; [`MalformedFrame::scope`] says what the error ends.
     pub fn read(
         frame: Frame<'a>,
         event: impl Fn(u64) -> Option<EventName>,

@@ -534,7 +534,7 @@ pub struct CallHead<'a> {
     pub kind: FrameKind,
     /// The id of the call, unique within the process.
     pub id: u64,
-    /// The event whose handler calls.
+    /// The event whose handler makes the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<u64>,
     /// The name of the call.
@@ -579,7 +579,7 @@ pub struct CallHead<'a> {
     /// The time limit in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
-    /// The part with a body, or with values.
+    /// The number of the payload part with a body or values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
 }
@@ -637,7 +637,7 @@ pub struct ResultHead<'a> {
     /// The final address after all redirects.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub url: Option<Cow<'a, str>>,
-    /// The part with a body, or with values.
+    /// The number of the payload part with a body or values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
 }

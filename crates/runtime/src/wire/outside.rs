@@ -63,7 +63,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Returns the call as `veche-outbound` performs it.
+    /// Converts the call to the form that `veche-outbound` performs.
     ///
     /// # Errors
     /// The configuration has no such database, or the command can't be used on a connection that handlers share.

@@ -1,7 +1,8 @@
 //! The heads of messages and of answers that only send, without a general parser or writer of JSON.
 //!
-//! Nearly all frames of a busy worker are of these two forms, written as SDKs and Veche write them: fields in this order
-//! and no spaces. Other heads are left to the general code, which reads and writes these forms alike.
+//! Nearly all frames of a busy worker are of these two forms, written as SDKs and Veche write them:
+//! fields in this order and no spaces. All other heads are handled by the general code, which
+//! produces the same results for these two forms.
 
 use veche_calls::WorkerConnection;
 use veche_types::{MessageKind, PayloadKind};
@@ -13,10 +14,11 @@ use super::part::PayloadParts;
 use super::to_worker::{EventConnection, place_of};
 use crate::{Attributes, Event};
 
-/// Bytes that a message's head has besides the user.
+/// Bytes reserved for a message's head without the user.
 const MESSAGE_HEAD_BYTES: usize = 160;
 
-/// Appends the frame of a message with an id of 0; `None` for other events, and where the head has further fields.
+/// Appends the frame of a message with an id of 0; `None` for other events, and for a head with
+/// further fields.
 ///
 /// # Errors
 /// The frame exceeds the limits; nothing was appended.
@@ -71,7 +73,7 @@ fn push_number(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Returns the event's id of an answer, if its head is complete and of the quick form.
+/// Returns the event id of an answer, if its head is complete and has the quick form.
 #[must_use]
 pub fn answer_id(head: &[u8]) -> Option<u64> {
     let answer = Answer::begin(head)?;

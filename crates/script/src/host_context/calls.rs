@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use veche_runtime::Token;
 
-/// Limit of the data that a VM's calls in progress send, in bytes. Any number of coroutines may send one long string,
-/// which Lua stores once. A single call may exceed it.
+/// Limit of the data that a VM's calls in progress send, in bytes. It is needed because any number
+/// of coroutines may send the same long string, which Lua stores once. A single call may exceed the
+/// limit.
 const BYTES_MAX: usize = 64 << 20;
 
 /// The calls in progress, with the bytes that each sends.

@@ -8,7 +8,7 @@ use veche_runtime::hooks::{AppHookRequest, Data, Hook, HookResponse};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenHook {
     pub(crate) hook: Hook,
-    /// The request's data is binary.
+    /// Whether the request's data is binary.
     pub(crate) is_binary: bool,
 }
 

@@ -11,7 +11,8 @@ use veche_runtime::hooks::AppHookCaller;
 use super::HostContext;
 use crate::task::TaskOwner;
 
-/// The bytes of a path that are kept: a task may outlive its request, and there may be many.
+/// The maximum number of bytes of a path that are stored: tasks may outlive their requests, and
+/// there may be many tasks.
 const PATH_BYTES_MAX: usize = 256;
 
 /// Contexts by the numbers of their coroutines' owners.
@@ -19,7 +20,7 @@ const PATH_BYTES_MAX: usize = 256;
 pub(crate) struct LogContexts {
     hooks: HashMap<u64, Rc<LogContext>, RandomState>,
     tasks: HashMap<u64, Rc<LogContext>, RandomState>,
-    /// The last creator of a task, whose next tasks share its context.
+    /// The coroutine that created a task last, and the context that its tasks share.
     creator: Option<(TaskOwner, Rc<LogContext>)>,
 }
 

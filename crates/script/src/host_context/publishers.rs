@@ -8,7 +8,7 @@ use veche_runtime::Token;
 /// The maximum number of coroutines resumed in one turn. Others are resumed in later turns.
 const WOKEN_MAX: usize = 256;
 
-/// The number of waiters from which cancelled ones are purged.
+/// The number of waiters from which on cancelled ones are removed.
 const PUBLISHERS_MIN: usize = 1024;
 
 /// The waiting coroutines in order of arrival.

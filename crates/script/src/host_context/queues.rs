@@ -53,7 +53,8 @@ impl QueueWaits {
         self.waits.borrow_mut().insert(token, wait);
     }
 
-    /// Ends a wait. `comes` says whether the coroutine will take the value; if it will not, the next waiter is signalled.
+    /// Ends a wait. `comes` is whether the coroutine will take the value; otherwise the next waiter
+    /// is signalled.
     pub(crate) fn end(&self, token: Token, comes: bool) {
         let wait = self.waits.borrow_mut().remove(&token);
         if let Some(wait) = wait

@@ -3,7 +3,8 @@
 use crate::ConnectionId;
 use veche_runtime::Request;
 
-/// The number of low bits of a request's number that are its index. The complete number is small enough to be exact in Lua.
+/// The number of low bits of a request's number that contain its index. The complete number is
+/// small enough to be exact in Lua.
 const PLACE_BITS: u32 = 20;
 
 /// Bytes written to a streamed response after which the writer waits for room.

@@ -16,8 +16,8 @@ pub(super) fn as_number(value: &Value) -> Option<f64> {
     }
 }
 
-/// Returns whether a byte may occur in a `token` (RFC 9110, section 5.6.2), of which names of headers, methods, cookies
-/// and subprotocols consist.
+/// Returns whether a byte may occur in a `token` (RFC 9110, section 5.6.2): the name of a header,
+/// method, cookie or subprotocol.
 pub(super) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -11,7 +11,8 @@ use super::{fault, go_on};
 /// The longest encoded text in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes decoded at a time: a multiple of three, and of four characters.
+/// The number of characters decoded at a time: a multiple of four, so that each part can be decoded
+/// alone.
 const PART_BYTES: usize = 12 << 14;
 
 const STRICT: GeneralPurpose = GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new());

@@ -1,5 +1,5 @@
-//! Limits what a call copies out of Lua. A list may repeat one long string, which Lua stores once and a list of Rust as
-//! often as it occurs.
+//! Limits what a call copies out of Lua. A list may repeat one long string: Lua stores it once, but
+//! a list in Rust stores a copy for each occurrence.
 
 use std::cell::Cell;
 
@@ -13,7 +13,8 @@ pub(super) const COPIED_BYTES_MAX: usize = 16 << 20;
 /// The bytes that an entry of a list takes in addition to its text.
 pub(super) const ENTRY_BYTES: usize = 64;
 
-/// The bytes of an option's name that are compared and shown; all names are shorter.
+/// The maximum number of bytes of an option's name that are compared and shown; all valid names are
+/// shorter.
 const NAME_BYTES_MAX: usize = 128;
 
 /// Counts the bytes that a call copies.
@@ -52,7 +53,7 @@ pub(super) fn text_bytes(value: &Value) -> usize {
     }
 }
 
-/// Returns the name of an option, shortened if it is longer than all names.
+/// Returns the name of an option, shortened if it is longer than all valid names.
 pub(super) fn option_name(name: &LuaString) -> String {
     let name = name.as_bytes();
     String::from_utf8_lossy(&name[..name.len().min(NAME_BYTES_MAX)]).into_owned()

@@ -198,7 +198,7 @@ pub(super) fn channel_name(name: &LuaString) -> mlua::Result<String> {
 
 pub(super) fn any_channel_name(name: &LuaString) -> mlua::Result<String> {
     const BAD: &str = "bad channel name: 1 to 255 bytes without control characters";
-    // Checked before each byte is examined.
+    // Checked before the bytes are examined one by one.
     if name.as_bytes().len() > CHANNEL_BYTES_MAX {
         return Err(fault(BAD));
     }

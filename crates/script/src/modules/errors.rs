@@ -3,7 +3,8 @@
 use mlua::{Lua, Table, Value};
 use veche_runtime::call_errors::{CodeValue, ErrorInfo, SCRIPT, read};
 
-/// Bytes of an error text that are examined; those of clients are shorter.
+/// The maximum number of bytes of an error text that are examined; the error texts of calls are
+/// shorter.
 const WORDS_BYTES_MAX: usize = 64 << 10;
 
 pub(super) fn install(lua: &Lua, native: &Table) -> mlua::Result<()> {

@@ -50,18 +50,19 @@ pub(crate) fn without_own_place(message: &str) -> &str {
     behind.map_or(message, |(_, message)| message)
 }
 
-/// The longest place of an error, a file and a line, in bytes.
+/// The longest position of an error (a file and a line) in bytes.
 pub(super) const PLACE_BYTES_MAX: usize = 4096;
 
-/// Does the same for a message of any length and encoding.
+/// Removes the position from a message, of any length and encoding, that begins with the prelude's
+/// position.
 pub(super) fn behind_own_place(message: &[u8]) -> &[u8] {
     let start = &message[..message.len().min(PLACE_BYTES_MAX)];
     let place = start.windows(2).position(|pair| pair == b": ");
     place.map_or(message, |place| &message[place + 2..])
 }
 
-/// Adds the line number to the first entry of a traceback. LuaJIT omits it if one of its own instructions failed, but the error
-/// text begins with it.
+/// Adds the line number to the first entry of a traceback. LuaJIT omits the line number there if
+/// one of its own instructions failed, but the error text begins with the position.
 pub(crate) fn with_line(words: &str, traceback: String) -> String {
     const HEAD: &str = "stack traceback:\n\t";
     let placed = || {

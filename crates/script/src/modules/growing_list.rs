@@ -56,7 +56,8 @@ impl<T> GrowingList<T> {
         found.ok_or_else(|| fault(self.missing))
     }
 
-    /// Removes the first value of a call, the number of an object, and returns that object.
+    /// Takes the first argument of a call, which is the number of an object, and returns the
+    /// object.
     pub(super) fn find_first(&self, values: &mut MultiValue) -> mlua::Result<Arc<T>> {
         let number = values.pop_front();
         let number = number.as_ref().and_then(as_number);

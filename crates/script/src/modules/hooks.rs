@@ -1,4 +1,4 @@
-//! `app.centrifuge`: hook requests in the form of its handlers, and their responses.
+//! `app.centrifuge`: converts hook requests for handlers, and the results of handlers to responses.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -160,7 +160,8 @@ fn containers(text: &[u8]) -> usize {
     count
 }
 
-/// Returns the response of a handler that raised an error for the client; `None` for other tables.
+/// Converts a table that a handler raised as an error to the response that it describes; `None` if
+/// it describes none.
 pub(crate) fn raised(
     lua: &Lua,
     open: OpenHook,
@@ -255,7 +256,7 @@ struct ResponseTable<'a> {
     lua: &'a Lua,
     open: OpenHook,
     table: &'a Table,
-    /// The bytes that the response may still have.
+    /// The number of bytes that the response may still contain.
     limit: &'a CopyLimit,
 }
 

@@ -1,4 +1,4 @@
-//! Requests as scripts read them, and the responses of scripts.
+//! Gives scripts access to HTTP requests, and converts the responses that scripts return.
 
 mod answer;
 mod parts;
@@ -55,7 +55,7 @@ fn text(lua: &Lua, text: &str) -> mlua::Result<Value> {
     lua.create_string(text).map(Value::String)
 }
 
-/// Returns the parsed query; of repeated names the first counts.
+/// Returns the parsed query; if a name is repeated, its first value is used.
 fn query(lua: &Lua, request: &Request) -> mlua::Result<Value> {
     let table = lua.create_table()?;
     for pair in request.query().split('&').filter(|pair| !pair.is_empty()) {
@@ -106,7 +106,7 @@ fn cookies(lua: &Lua, request: &Request) -> mlua::Result<Value> {
     Ok(Value::Table(table))
 }
 
-/// Adds the cookies of one header; of repeated names the first counts.
+/// Adds the cookies of one header; if a name is repeated, its first value is used.
 pub(super) fn add_cookies(table: &Table, line: &str) -> mlua::Result<()> {
     for pair in line.split(';') {
         if let Some((name, value)) = pair.trim().split_once('=')
@@ -118,7 +118,7 @@ pub(super) fn add_cookies(table: &Table, line: &str) -> mlua::Result<()> {
     Ok(())
 }
 
-/// `has_files`: a folder for `veche.file` is configured.
+/// Defines the functions. `has_files` is true if a folder for `veche.file` is configured.
 pub(super) fn install(
     lua: &Lua,
     context: &Rc<HostContext>,
@@ -215,7 +215,7 @@ fn respond(
         headers,
     });
     if is_head || matches!(status, 204 | 304) {
-        // The response has no body that would be sent.
+        // Responses to HEAD, 204 and 304 are sent without a body, so the function is not called.
         requests.end(number);
         let is_whole = true;
         context.effect(Effect::End { to, is_whole });
@@ -237,8 +237,8 @@ fn handshake_field(lua: &Lua, table: &Table, name: &str) -> mlua::Result<Option<
     }
 }
 
-/// Returns the result of a handshake handler: `nil` or `true` accepts, a table accepts with details, `false` or a
-/// response refuses.
+/// Returns the result of a handshake handler: `nil` or `true` accepts, a table accepts with
+/// details, `false` or an HTTP response refuses.
 fn handshake_reply(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<HandshakeReply> {
     match results.front() {
         None | Some(Value::Nil | Value::Boolean(true)) => Ok(HandshakeReply::Accept {

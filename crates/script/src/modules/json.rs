@@ -23,13 +23,14 @@ const DEPTH_MAX: usize = 128;
 pub(super) const TEXT_BYTES_MAX: usize = 8 << 20;
 const TOO_LONG: &str = "json.encode: the text is longer than 8 MiB";
 
-/// The longest text to decode, in bytes; a string in it takes the same again outside of Lua's memory.
+/// The longest text to decode, in bytes; decoding a string can need the same amount again outside
+/// of Lua's memory.
 const READ_BYTES_MAX: usize = 16 << 20;
 
-/// Keys of an object that are sorted at a time.
+/// The number of keys of an object that are sorted in one part.
 const KEYS_AT_ONCE: usize = 1024;
 
-/// Bytes of a string that are written at a time.
+/// The number of bytes of a string that are written between two checks of the CPU budget.
 const PART_BYTES: usize = 64 << 10;
 
 pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
@@ -60,7 +61,8 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
 /// Encodes a value as JSON.
 ///
 /// # Errors
-/// A function, a coroutine, NaN, a table with both kinds of keys, a cycle, or nesting deeper than 128.
+/// The value contains a function, a coroutine, NaN, a table with both kinds of keys or a cycle, or
+/// is nested deeper than 128.
 pub(crate) fn encode(lua: &Lua, value: &Value) -> mlua::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(128);
     write(lua, value, &mut out, 0)?;
@@ -127,8 +129,8 @@ fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, depth: usize) -> mlu
         }
         return Ok(());
     }
-    // Lua's order differs between VMs. Sorted keys make the text the same on every worker and keep deltas between texts
-    // small.
+    // The order of `pairs` differs between VMs. Sorted keys make the text the same on every worker
+    // and keep deltas between texts small.
     let mut pairs = Vec::new();
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
@@ -166,8 +168,9 @@ fn object_key(key: Value) -> mlua::Result<LuaString> {
     }
 }
 
-/// Writes an object of any size. Its keys are sorted in parts that are merged while writing. Values stay in the table
-/// until then, since `mlua` can hold only a few thousand.
+/// Writes an object of any size. Its keys are sorted in parts, which are merged while writing.
+/// Values are read from the table only when they are written, since `mlua` can hold references to
+/// only a few thousand.
 fn write_large_object(
     lua: &Lua,
     table: &Table,
@@ -245,10 +248,10 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) -> mlua::Result<()> {
         let (part, behind) = rest.split_at(rest.floor_char_boundary(PART_BYTES));
         let begin = out.len();
         quote(part, out)?;
-        // Removes the part's own quotes.
+        // Removes the quotes that were written around this part.
         out.remove(begin);
         out.pop();
-        // Escaping can make the text six times as long.
+        // The length is checked after escaping, which can make the text six times as long.
         if out.len() > TEXT_BYTES_MAX {
             return Err(fault(TOO_LONG));
         }
@@ -261,7 +264,8 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) -> mlua::Result<()> {
 /// Decodes a JSON text.
 ///
 /// # Errors
-/// The text is invalid, with line and column; nested deeper than 128; longer than 16 MiB.
+/// The text is invalid (the error contains line and column), is nested deeper than 128, or is
+/// longer than 16 MiB.
 pub(crate) fn decode(lua: &Lua, text: &[u8]) -> mlua::Result<Value> {
     if text.len() > READ_BYTES_MAX {
         return Err(fault("json.decode: the text is longer than 16 MiB"));

@@ -1,9 +1,11 @@
-//! Modules written in Lua on top of the prelude. To add one: a file in `lua/` and a row here.
+//! Modules written in Lua on top of the prelude. To add one, create a file in `lua/` and add a row
+//! here.
 
 use mlua::{Lua, Table, Value};
 
-/// A module receives the prelude's internal table. Its return value becomes the field of its name in `veche`; a table
-/// of functions adds each of them under its own name; nil adds nothing. Chunk names are chosen so that
+/// Names and sources of the modules. A module is called with the prelude's internal table. If it
+/// returns a table, the table's functions are added to `veche` under their own names; nil adds
+/// nothing; any other value is added under the module's name. Chunk names are chosen so that
 /// [`faults`](super::faults) hides their lines.
 const MODULES: &[(&str, &str)] = &[
     ("resolve", include_str!("../../lua/resolve.lua")),

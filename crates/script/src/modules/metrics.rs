@@ -71,7 +71,8 @@ const METHODS: [(&str, Change); 4] = [
 
 const FINITE: &str = "a finite number";
 
-/// Returns the series that the arguments after the first describe.
+/// Passes a series of the metric to `change`. The arguments after the first are the values of its
+/// labels.
 fn series(
     metric: &Metric,
     arguments: &Arguments,
@@ -85,7 +86,7 @@ fn series(
     let mut values: Vec<String> = Vec::with_capacity(metric.labels.len());
     for number in 2..=count {
         values.push(match arguments.at(number) {
-            // A text that is too long is copied only up to the length at which the store rejects it.
+            // A string longer than the store accepts is cut, but left long enough to be rejected.
             Value::String(text) => match text.to_str() {
                 Ok(text) => text[..text.floor_char_boundary(LABEL_BYTES_MAX + 4)].to_owned(),
                 Err(_) => return Err(arguments.bad(number, "a label's value must be UTF-8")),
@@ -170,7 +171,7 @@ fn labels(arguments: &Arguments, number: usize) -> mlua::Result<Vec<String>> {
     let mut labels = Vec::new();
     for value in table.sequence_values::<Value>() {
         match value? {
-            // One label too many suffices for the error.
+            // One label above the limit is enough to have the list rejected.
             Value::String(name) if labels.len() <= veche_store::metrics::LABELS_MAX => {
                 labels.push(option_name(&name));
             }

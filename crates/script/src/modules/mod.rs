@@ -1,6 +1,7 @@
 //! The Rust side of `veche.*`, one file for each module.
 //!
-//! A function that has to wait starts the operation here, which returns a token, and waits for it in `lua/prelude.lua`.
+//! For a function that waits, the Rust side starts the operation and returns a token;
+//! `lua/prelude.lua` waits for the token.
 
 mod api;
 mod argument;

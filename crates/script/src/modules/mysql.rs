@@ -33,7 +33,7 @@ const DATABASES_MAX: usize = 256;
 /// Limit of a statement and its values, in bytes.
 const STATEMENT_BYTES_MAX: usize = 16 << 20;
 
-/// The most placeholders in a statement, by the protocol.
+/// The most placeholders in a statement: the limit of the MySQL protocol.
 const VALUES_MAX: usize = 65_535;
 
 pub(super) fn install(
@@ -56,7 +56,8 @@ pub(super) fn install(
         ("execute", ResultMode::Changes),
     ] {
         let (context, databases) = (Rc::clone(context), databases.clone());
-        // Arguments: the numbers of the database and of a transaction's lease or nil, the statement and its values.
+        // Arguments: the number of the database; the number of a transaction's lease, or nil; the
+        // statement; its values.
         let run = lua.create_function(move |lua, mut values: MultiValue| {
             let database = databases.find_first(&mut values)?;
             let within = match values.pop_front().as_ref().and_then(as_number) {
@@ -99,7 +100,7 @@ fn ask(context: &HostContext, database: Arc<Database>, action: MysqlAction) -> m
     Ok(token.0 as f64)
 }
 
-/// Returns the number of a database.
+/// Stores the database that the argument describes, and returns its number.
 fn connect(
     databases: &GrowingList<Database>,
     configured: &Databases,
@@ -186,7 +187,7 @@ fn value(lua: &Lua, arguments: &Arguments, number: usize) -> mlua::Result<mysql:
 /// Converts a reply to a Lua value.
 pub(super) fn to_lua(lua: &Lua, reply: MysqlReply) -> mlua::Result<Value> {
     Ok(match reply {
-        // The lease is returned elsewhere.
+        // The caller returns the number of the transaction's lease.
         MysqlReply::Done | MysqlReply::Begun(_) => Value::Nil,
         MysqlReply::Value(value) => match value {
             Some(value) => to_value(lua, value)?,

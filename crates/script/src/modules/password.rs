@@ -26,7 +26,8 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         let arguments = Arguments::new("password.verify", values);
         let hash = match arguments.at(2) {
             Value::Nil => None,
-            // A hash that is too long or not UTF-8 is no PHC string either, which the call reports.
+            // A hash that is too long or not UTF-8 stays an invalid PHC string, which the call
+            // reports.
             _ => {
                 let hash = arguments.bytes(2)?;
                 let hash = &hash[..hash.len().min(HASH_BYTES_MAX)];

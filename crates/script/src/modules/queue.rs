@@ -29,8 +29,8 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     })?;
     table.set("open", open)?;
 
-    // If successful, `push` returns true, and `pop` true and the value. Otherwise both return false, and the token of the
-    // wait that has begun unless `until_s` is false.
+    // If successful, `push` returns true, and `pop` returns true and the value. Otherwise both
+    // return false, and unless `until_s` is false, also the token of a new wait.
     let (own, own_held) = (Rc::clone(context), held.clone());
     let push = lua.create_function(move |lua, (number, value, until_s): (f64, Value, Value)| {
         let queue = find(&own_held, number)?;
@@ -40,7 +40,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
                 queue.options().bytes_max
             ))
         };
-        // Checked before the value is copied.
+        // A string that is too large is rejected before it is copied.
         if matches!(&value, Value::String(text) if text.as_bytes().len() > queue.options().bytes_max)
         {
             return Err(too_large());

@@ -11,7 +11,7 @@ use super::argument::{Arguments, WHOLE_MAX};
 use super::fault;
 use crate::host_context::HostContext;
 
-/// The most bytes of one call.
+/// The most random bytes that one call can return.
 const BYTES_MAX: f64 = (1 << 20) as f64;
 
 /// Bits of the counter that keeps UUIDs of one millisecond in order: RFC 9562, section 6.2, method 1.

@@ -27,10 +27,10 @@ const KIND: ServerKind = ServerKind {
 /// The most servers of one VM.
 const KEYSPACES_MAX: usize = 256;
 
-/// Limit of one call's commands in bytes, with those of the lengths of their arguments.
+/// Limit of the size of one call's commands in bytes, including the length of each argument.
 const COMMANDS_BYTES_MAX: usize = 16 << 20;
 
-/// The bytes of an argument's length.
+/// The bytes that an argument's length takes.
 const LENGTH_BYTES: usize = 4;
 
 /// The most commands of one pipeline.
@@ -39,7 +39,7 @@ const COMMANDS_MAX: usize = 10_000;
 /// The most channels of one subscription.
 const NAMES_MAX: usize = 1_000;
 
-/// The most bytes of those channels' names together.
+/// The most bytes of all channel names of one subscription.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
 /// The longest wait for a message in seconds: a year.
@@ -67,7 +67,7 @@ pub(super) fn install(
         for number in 1..=arguments.count() {
             let bytes_max = COMMANDS_BYTES_MAX;
             push(lua, &mut command, arguments.at(number), bytes_max).map_err(|why| {
-                // Arguments are counted from the first one after the command's name.
+                // The error counts arguments from the first one after the command's name.
                 let name = String::from_utf8_lossy(name_of(&command)).to_lowercase();
                 fault(format!(
                     "bad argument #{} to 'redis:{name}': {why}",
@@ -182,13 +182,14 @@ pub(crate) fn begin_plain<'a>(
         return None;
     }
     let action = RedisAction::Run(command);
-    // Without room, the function that checks its arguments reports the error.
+    // If there is no room for another call, `None` makes the caller use the function that checks
+    // all arguments, which reports the error.
     context
         .call(Call::Redis(RedisCall { keyspace, action }))
         .ok()
 }
 
-/// Returns the number of a server.
+/// Stores the server that the argument describes, and returns its number.
 fn connect(
     keyspaces: &GrowingList<RedisDatabase>,
     configured: &Databases,
@@ -218,7 +219,8 @@ fn described(argument: &Value) -> mlua::Result<RedisDatabase> {
     })
 }
 
-/// Adds an argument to a command of at most `bytes_max` bytes; the error describes the expected types.
+/// Adds an argument to a command, which may have at most `bytes_max` bytes. An error names the
+/// accepted types.
 fn push(
     lua: &Lua,
     command: &mut RedisCommand,

@@ -1,5 +1,5 @@
-//! `veche.connection` and `veche.connections`: connections by id and user. Those of other workers can only be sent to
-//! and closed.
+//! `veche.connection` and `veche.connections`: connections by id and by user. A connection of
+//! another worker can only be sent to and closed.
 
 use std::rc::Rc;
 

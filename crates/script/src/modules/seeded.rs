@@ -1,8 +1,8 @@
 //! Makes the runs of a test deterministic: the order of `pairs`, the clocks of `os`, `math.random`.
 //!
-//! Used only in a seeded [`AppWorld`](crate::AppWorld::seeded). LuaJIT orders the keys of a table by numbers that
-//! differ between processes; here the seed orders them, so a test that depends on an order fails with some seed, and
-//! always with that one.
+//! Used only in a seeded [`AppWorld`](crate::AppWorld::seeded). LuaJIT orders the keys of a table
+//! by numbers that differ between processes; here the seed determines their order. A test that
+//! depends on one order fails with some seeds, and reproducibly.
 
 use std::rc::Rc;
 
@@ -27,13 +27,13 @@ pub(crate) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     chunk.call((tools, native))
 }
 
-/// Returns the seed's next number, with as many bits as are exact in Lua.
+/// Returns the next number of the test's seed, with 53 bits, which are exact in Lua.
 fn word(context: &HostContext) -> u64 {
     context.world.seeds_word().unwrap_or_default() >> 11
 }
 
-/// Returns the keys of a table outside of its list: sortable ones in order, then the others; and the number of the
-/// former.
+/// Returns the keys of a table that are not in its list part: sorted keys first, then keys that
+/// can't be sorted. Also returns the number of sorted keys and the length of the list part.
 fn keys(lua: &Lua, table: Table) -> mlua::Result<(Table, usize, usize)> {
     let length = table.raw_len();
     let (mut ordered, mut others) = (Vec::new(), Vec::new());

@@ -35,7 +35,7 @@ pub(super) struct ServerKind {
     pub(super) options: &'static [&'static str],
 }
 
-/// Returns the database of the configuration that the argument names, if there is one.
+/// Returns the configured database with the name in the argument, if there is one.
 pub(super) fn configured<T: Clone>(
     databases: &BTreeMap<String, Arc<T>>,
     argument: &Value,
@@ -48,7 +48,7 @@ pub(super) fn configured<T: Clone>(
     databases.get(&*name).map(|database| T::clone(database))
 }
 
-/// Options of all kinds.
+/// The options that all kinds of servers have.
 const COMMON: [&str; 8] = [
     "host",
     "port",
@@ -62,11 +62,11 @@ const COMMON: [&str; 8] = [
 
 /// The value of an option.
 enum OptionValue {
-    /// A value from a URL, interpreted by option.
+    /// A value from a URL; its type depends on the option.
     Text(String),
     Number(f64),
     Boolean(bool),
-    /// The file of `tls = { ca = … }`.
+    /// The path of the file in `tls = { ca = … }`.
     Authority(String),
 }
 

@@ -1,4 +1,5 @@
-//! `veche.table`: operations on tables that are not per row. Operations on rows are in [`raw::tables`](crate::raw).
+//! `veche.table`: operations on whole tables. Operations on rows are in
+//! [`raw::tables`](crate::raw).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ const NAME_BYTES_MAX: usize = 255;
 const PATH_BYTES_MAX: usize = 4096;
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// Limit of all texts of a schema in bytes; each counts 64 in addition.
+/// Limit of the size of all texts of a schema in bytes, plus 64 bytes for each text.
 const SCHEMA_BYTES_MAX: usize = 1 << 20;
 
 /// The interval at which a test polls a job.
@@ -40,8 +41,8 @@ pub(super) fn install(
 ) -> mlua::Result<()> {
     let table: Table = native.get("table")?;
     let own = Rc::clone(context);
-    // `open(name, schema)` returns the table's number; on the VM's first use of the table also the names of the
-    // columns, and their kinds by name.
+    // `open(name, schema)` returns the table's number. When the VM opens the table for the first
+    // time, it also returns the names of the columns, and their types by name.
     let open = lua.create_function(move |lua, values: MultiValue| {
         let arguments = Arguments::new("table", values);
         let table = find(&own, &arguments)?;
@@ -74,8 +75,8 @@ pub(super) fn install(
     let info = lua.create_function(move |lua, number: u32| info(lua, &own, number))?;
     table.set("info", info)?;
     jobs(lua, context, &table, folder, snapshots)?;
-    // Compiles a constructor that makes a row from the values in a list, which is much faster than setting field after
-    // field.
+    // Compiles a constructor that makes a row from the values in a list, which is much faster than
+    // setting each field.
     let compile = lua.create_function(|lua, (names, as_values): (Vec<LuaString>, bool)| {
         let fields = names
             .iter()
@@ -168,7 +169,7 @@ fn schema(table: &Table) -> Result<Schema, String> {
     draft.check()
 }
 
-/// Returns a text of a schema or an option.
+/// Returns a text of a schema or an option; `None` if the value is not a string or is too long.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if text.as_bytes().len() <= TEXT_BYTES_MAX => {
@@ -307,7 +308,7 @@ fn jobs(
     )?;
     table.set("begin", begin)?;
     let (own, list) = (Rc::clone(context), Rc::clone(&running));
-    // Returns true and the rows, or false and the progress.
+    // Returns true and the rows if the job is complete, otherwise false and the progress.
     let job = lua.create_function(move |_, (number, token): (u32, u64)| {
         let job = list.borrow().get(&token).map(Arc::clone);
         let job = job.ok_or_else(|| fault("the job has ended"))?;

@@ -79,7 +79,8 @@ fn iso(lua: &Lua, context: &Rc<HostContext>, module: &Table) -> mlua::Result<()>
         let what = "a whole number from 0 to 6";
         let digits = arguments.whole(2, [0.0, 6.0], what)?.unwrap_or(3.0);
         let seconds = seconds.unwrap_or_else(|| wall(&own));
-        // Microseconds, which a number of this size still holds; the rest is truncated, never rounded up.
+        // A float of this size is still exact to about a microsecond. Digits below the requested
+        // precision are truncated, never rounded up.
         let micros = (seconds * 1e6).round() as i64;
         let timestamp = Timestamp::from_microsecond(micros)
             .map_err(|error| fault(format!("time.iso: {error}")))?;

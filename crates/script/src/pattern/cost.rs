@@ -1,5 +1,6 @@
-//! The cost of a pattern in LuaJIT's own matcher, which can't be interrupted: an upper bound derived from the pattern alone.
-//! For subjects that are short enough, LuaJIT's own functions may be called, without any overhead.
+//! The cost of a pattern in LuaJIT's own matcher, which can't be interrupted: an upper bound
+//! derived from the pattern alone. If the bound is low enough for a subject of some length,
+//! LuaJIT's own functions may be called, without any overhead.
 
 use super::parse::{Item, Pattern, Single};
 use super::set::Set;
@@ -22,8 +23,8 @@ fn searching_cost(places: f64, text_bytes: usize) -> f64 {
 }
 
 impl Pattern {
-    /// Returns a length up to which LuaJIT matches, searches or iterates over any subject within `steps`. `None` if it
-    /// is too short to matter.
+    /// Returns a length up to which LuaJIT matches, searches or iterates over any subject within
+    /// `steps`. `None` if that length is too short to matter.
     pub(crate) fn harmless_subject_bytes(&self, steps: u64) -> Option<usize> {
         let is_harmless = |bytes: &usize| self.cost(*bytes as f64) <= steps as f64;
         std::iter::successors(Some(SUBJECT_BYTES_MIN), |bytes| Some(bytes * 2))
@@ -70,10 +71,11 @@ impl Pattern {
         let matching = if self.anchored {
             rest.failing + rest.succeeding + bytes * rest.per_byte
         } else {
-            // A series fails or succeeds at most once at each position, and matches each byte at most once.
+            // A search at all positions, or a series of matches, fails or succeeds at most once at
+            // each position, and matches each byte at most once.
             places * (rest.failing + rest.succeeding + rest.per_byte)
         };
-        // The cost of `find` in plain mode.
+        // In plain mode `find` searches for the pattern's text instead.
         matching.max(searching_cost(places, self.bytes))
     }
 
@@ -102,10 +104,11 @@ impl Pattern {
 struct RemainingCost {
     /// The cost of a failing attempt; 0 if the items always match, so that no retry happens.
     failing: f64,
-    /// The cost of a successful attempt, and per matched byte.
+    /// The constant part of the cost of a successful attempt; `per_byte` is added for each matched
+    /// byte.
     succeeding: f64,
     per_byte: f64,
-    /// The number of captures they start.
+    /// The number of capture items before the first item that matches text.
     captures: f64,
 }
 
@@ -155,7 +158,8 @@ impl RemainingCost {
         }
     }
 
-    /// Adds `*` or `+` in front. `is_clear`: the rest can only match at the end of the whole run.
+    /// Adds a repetition with `*` or `+` in front. `is_clear` means that the remaining items can
+    /// match only at the end of the longest repetition.
     fn behind_most(self, places: f64, single: f64, at_least_one: bool, is_clear: bool) -> Self {
         let run = Self {
             per_byte: self.per_byte.max(single),
@@ -180,7 +184,8 @@ impl RemainingCost {
         }
     }
 
-    /// Adds `-` in front. `is_clear`: the rest can only match where the run ends.
+    /// Adds a repetition with `-` in front. `is_clear` means that the remaining items can match
+    /// only at the end of the longest repetition.
     fn behind_least(self, places: f64, single: f64, is_clear: bool) -> Self {
         if self.is_sure() {
             return Self {

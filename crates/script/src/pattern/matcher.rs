@@ -127,8 +127,8 @@ impl<'a> Matcher<'a> {
         Ok(skipped.map(|skipped| from + skipped))
     }
 
-    /// Matches the items from `item` on at `at`. `depth` is the nesting depth of LuaJIT's calls here, which is at least
-    /// ours.
+    /// Matches the items from index `item` on, at position `at`. `depth` is the nesting depth that
+    /// LuaJIT's own calls would have here, which is at least the depth of our calls.
     fn rest(&mut self, mut at: usize, mut item: usize, mut depth: usize) -> MatchEnd {
         let (pattern, subject) = (self.pattern, self.subject);
         loop {
@@ -208,14 +208,15 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Matches the rest of the pattern at a position that may have to be backtracked.
+    /// Matches the rest of the pattern; if that fails, the caller may try another position.
     #[inline]
     fn nested(&mut self, at: usize, item: usize, depth: usize) -> MatchEnd {
         self.budget.spend(NESTED_STEPS)?;
         self.rest(at, item, depth)
     }
 
-    /// Tries the longest repetition first. `then` has to match next.
+    /// Tries the longest repetition first. The byte after the repetition must match `then`, if it
+    /// is known.
     fn shrink(
         &mut self,
         shortest: usize,
@@ -250,7 +251,8 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// Tries the shortest repetition first. `then` has to match next.
+    /// Tries the shortest repetition first. The byte after the repetition must match `then`, if it
+    /// is known.
     fn grow(
         &mut self,
         mut at: usize,

@@ -1,9 +1,10 @@
 //! Lua's string patterns with bounded cost.
 //!
-//! The language, including its error texts, is that of Lua 5.1 as in LuaJIT 2.1. The difference is that every step of matching
-//! is counted and too many end the search with [`Error::TooCostly`], so that no pattern and no subject can block a worker. The
-//! input is bytes, the output ranges of bytes. This module does not know Lua values; its caller (`modules::string`) also
-//! determines when a search has to end.
+//! The language, including its error texts, is that of Lua 5.1 as in LuaJIT 2.1. The difference is
+//! that steps of matching are counted, and a search that takes too many fails with
+//! [`Error::TooCostly`], so no pattern and no subject can block a worker. The input is bytes; the
+//! output is ranges of bytes. This module does not know Lua values; its caller (`modules::string`)
+//! also determines when a search has to end.
 
 mod cost;
 mod matcher;
@@ -32,13 +33,14 @@ const STEPS_PER_LOOK: u64 = 1 << 12;
 /// Bytes searched for a plain text between two calls of [`IsOver`].
 const SEARCHED_PER_LOOK: usize = 256 << 10;
 
-/// The length of a text's beginning that is searched for first, if the text is longer.
+/// The maximum length of the head of a needle. Only the head is searched for; the rest is compared
+/// where the head is found.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// Returns whether a search has to be aborted.
 pub(crate) type IsOver = fn() -> bool;
 
-/// The reason why a pattern can't be matched, with LuaJIT's text.
+/// The reason why a pattern can't be matched. The error texts are LuaJIT's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
     /// The budget is used up. The caller adds the text, which contains its limit.
@@ -165,8 +167,9 @@ pub(crate) fn has_specials(text: &[u8], is_over: IsOver) -> Result<bool, Error> 
     Ok(false)
 }
 
-/// Returns where `needle` occurs in `subject` from `from` on. Linear in both lengths for needles of up to
-/// [`HEAD_BYTES`]; for longer ones each occurrence of the head costs a comparison.
+/// Returns the first position of `needle` in `subject`, not before `from`. Linear in both lengths
+/// for needles of up to [`HEAD_BYTES`]; for a longer needle each occurrence of its head costs a
+/// comparison.
 pub(crate) fn find_plain(
     subject: &[u8],
     needle: &[u8],

@@ -36,7 +36,8 @@ pub(crate) enum Caret {
     IsPlain,
 }
 
-/// The kind of a capture. The language has no alternatives, so it is known from the text alone.
+/// The kind of a capture, which is known from the pattern alone, since the language has no
+/// alternatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CaptureKind {
     Text,
@@ -92,8 +93,8 @@ pub(super) enum Item {
     Finish,
 }
 
-// `then` of the quantifiers is what the byte after the repetition has to match, if known: it avoids trying the rest of
-// the pattern at positions where it is bound to fail.
+// The field `then` of a quantifier is what the byte after the repetition must match, if that is
+// known. With it the matcher skips positions at which the rest of the pattern would fail.
 const _: () = assert!(size_of::<Item>() <= 20);
 
 impl Pattern {
@@ -128,8 +129,8 @@ impl Pattern {
         pattern
     }
 
-    /// Returns the byte or class that the first byte matched by the items from `at` on must have; `None` if it is
-    /// unknown or they may match nothing.
+    /// Returns the byte or class that the first byte matched by the items from index `at` on must
+    /// have; `None` if it is unknown, or if the items may match the empty string.
     pub(super) fn required(&self, at: usize) -> Option<Single> {
         let first = self.items[at..]
             .iter()
@@ -317,7 +318,8 @@ impl Parser<'_> {
         let mut at = first;
         while at < close {
             match text[at] {
-                // After a range that ends with `%` the escaped byte can be the closing bracket itself.
+                // If this `%` follows a range that ends with `%`, as in `[+-%%]`, the byte after it
+                // can be the closing bracket.
                 b'%' => {
                     at += 1;
                     match Set::class(text[at]) {
@@ -346,7 +348,8 @@ impl Parser<'_> {
     }
 }
 
-/// Returns where a set ends whose members start at `first`: neither the first nor an escaped member ends it.
+/// Returns the position of the `]` that ends the set whose members start at `first`. A `]` that is
+/// the first member, or is escaped, does not end the set.
 fn close_of_set(text: &[u8], first: usize) -> Result<usize, Error> {
     let mut at = first;
     loop {

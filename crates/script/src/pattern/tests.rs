@@ -245,11 +245,12 @@ fn a_plain_text_is_found() {
     assert_eq!(find(b"abc", b"abcd", 0), Ok(None));
 }
 
-/// Places a text around the end of each part of the subject, and of the head of the needle.
+/// Places the needle across the ends of the parts in which the subject is searched; some needles
+/// are longer than a head.
 #[test]
 fn a_plain_text_is_found_wherever_parts_end() {
     for needle_bytes in [1, 2, 5000, HEAD_BYTES, HEAD_BYTES + 1, 2 * HEAD_BYTES] {
-        // Its head occurs only once.
+        // The head of the needle occurs only once in the needle.
         let byte = |at: usize| (at * at % 251) as u8 | 0x80;
         let needle: Vec<u8> = (0..needle_bytes).map(byte).collect();
         for part in [SEARCHED_PER_LOOK, 2 * SEARCHED_PER_LOOK] {
@@ -407,7 +408,7 @@ fn harmless_patterns_are_cheap() {
         let bytes = bytes.min(4096);
         let letters = rng.usize(1..3);
         let subject: Vec<u8> = (0..bytes).map(|_| b"ab"[rng.usize(..letters)]).collect();
-        // Ours may count a few steps where LuaJIT's would count none.
+        // Our matcher may count a few steps where the estimate for LuaJIT counts none.
         assert!(
             steps(pattern.as_bytes(), &subject, 4 * STEPS).is_some(),
             "{pattern:?} on {bytes} bytes"

@@ -1,8 +1,8 @@
 //! Objects for outgoing connections.
 //!
-//! Such an object holds the two numbers of a connection's id, like that of a client connection, but it exists before
-//! the connection and may get another one later. The state that `lua/websocket.lua` keeps for it is a table owned by
-//! the object, so both are collected together.
+//! Like the object of a client connection, it holds the two numbers of a connection's id. But it
+//! exists before the connection is opened, and may be assigned another connection later. The object
+//! owns the table with the state of `lua/websocket.lua`, so both are collected together.
 
 use std::ffi::c_int;
 
@@ -22,7 +22,8 @@ const NO_CONNECTION: ConnectionId = ConnectionId {
     generation: 0,
 };
 
-/// Returns the functions for such objects, and their metatable as `meta`.
+/// Returns the functions for objects of outgoing connections, with the metatable of the objects as
+/// `meta`.
 pub(super) fn functions(lua: &Lua, context: &std::rc::Rc<HostContext>) -> mlua::Result<Table> {
     let (functions, meta) = (lua.create_table()?, lua.create_table()?);
     let all: [(&str, ffi::lua_CFunction); 6] = [
@@ -71,10 +72,10 @@ unsafe extern "C-unwind" fn state_of(state: *mut lua_State) -> c_int {
 
 /// `expect(ws, token)`: the object receives the connection opened with the token.
 unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; nothing is owned or borrowed where an error may be raised. The one
-    // value on top goes into the registry.
+    // SAFETY: this function was made by `closure`; nothing is owned or borrowed where an error may
+    // be raised. `luaL_ref` moves the only value on the stack into the registry.
     unsafe {
-        // Called for its error, if the value is not a connection.
+        // Raises an error if the value is not a connection.
         let _ = connection(state);
         if ffi::lua_type(state, 2) != ffi::LUA_TNUMBER {
             fail(state, c"bad argument #2: a token expected")

@@ -38,7 +38,7 @@ pub(super) fn closure(
 }
 
 /// # Safety
-/// Only in a function made by [`closure`].
+/// Must be called only in a function made by [`closure`].
 pub(super) unsafe fn context<'a>(state: *mut lua_State) -> &'a HostContext {
     // SAFETY: the first upvalue is the host context, which outlives the VM.
     unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<HostContext>() }
@@ -47,7 +47,8 @@ pub(super) unsafe fn context<'a>(state: *mut lua_State) -> &'a HostContext {
 /// Returns the connection that is the first argument, or raises an error.
 ///
 /// # Safety
-/// Only in a function made by [`closure`], and with nothing in the frame that has a destructor.
+/// Must be called only in a function made by [`closure`], with no value in the frame that has a
+/// destructor.
 pub(super) unsafe fn connection(state: *mut lua_State) -> ConnectionId {
     // SAFETY: the stack of a C function has room for 20 values. Objects with the metatable that is the second upvalue
     // are made by `object::push` alone.
@@ -63,7 +64,7 @@ pub(super) unsafe fn connection(state: *mut lua_State) -> ConnectionId {
 }
 
 /// # Safety
-/// With nothing in the frame that has a destructor.
+/// No value in the caller's frame may have a destructor.
 pub(super) unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
     // SAFETY: see above; the caller of the function catches the error.
     unsafe {
@@ -77,7 +78,7 @@ pub(super) unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
 /// Returns the bytes of a string argument; a number counts as its text.
 ///
 /// # Safety
-/// They live as long as the argument stays on the stack.
+/// The bytes are valid while the argument stays on the stack.
 pub(super) unsafe fn bytes<'a>(state: *mut lua_State, index: c_int) -> Option<&'a [u8]> {
     // SAFETY: `lua_tolstring` gives memory of that length, or null.
     unsafe {
@@ -88,7 +89,7 @@ pub(super) unsafe fn bytes<'a>(state: *mut lua_State, index: c_int) -> Option<&'
 }
 
 /// # Safety
-/// In a C function, as its last step.
+/// Must be called in a C function, as its last step.
 unsafe fn refused(state: *mut lua_State, why: &CStr) -> c_int {
     // SAFETY: there is room for two values.
     unsafe {
@@ -98,8 +99,9 @@ unsafe fn refused(state: *mut lua_State, why: &CStr) -> c_int {
     2
 }
 
-/// `conn:send(data, kind)` → `true`, or `nil, "closed"`; `false, "full"` if it is sent but the sender should wait; to
-/// another server `nil, "full"`.
+/// `conn:send(data, kind)` → `true`; `nil, "closed"`; `false, "full"` if the message was accepted
+/// but the script should wait before it sends more; `nil, "full"` if a message to another server
+/// was rejected.
 pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
     // SAFETY: created by `closure`; errors are raised before any value is borrowed.
     unsafe {
@@ -156,7 +158,8 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
 
 /// `conn:close(code, reason)` → `true`, or `nil, "closed"`.
 pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; what raises errors does so before anything is borrowed or owned.
+    // SAFETY: this function was made by `closure`; errors are raised before anything is borrowed or
+    // owned.
     unsafe {
         let of = connection(state);
         let code = match ffi::lua_type(state, 2) {
@@ -192,9 +195,9 @@ pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `room()`: raises an error if callbacks have used up their share of the stack. Every function that calls from C back
-/// into Lua checks it first: each coroutine has its own Lua stack, so Lua's own limits don't see the depth of the C
-/// stack.
+/// `room()`: raises an error if callbacks have used up their share of the stack. Every function
+/// that calls Lua from C calls `room` first: each coroutine has its own Lua stack, so Lua's own
+/// limits don't bound the depth of the C stack.
 pub(super) unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
     // SAFETY: nothing here owns anything when the error is raised.
     unsafe {
@@ -218,8 +221,8 @@ pub(super) unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int 
     1
 }
 
-/// `bytes_of(list, bytes, i, j)` → the total length of the pieces from `i` to `j` with that many bytes between two; nil
-/// if a piece is not a string.
+/// `bytes_of(list, bytes, i, j)` → the total length of the pieces from `i` to `j`, with a separator
+/// of `bytes` bytes between two pieces; nil if a piece is neither a string nor a number.
 pub(super) unsafe extern "C-unwind" fn bytes_of(state: *mut lua_State) -> c_int {
     // SAFETY: the caller has checked the type of the list; one value is pushed at a time.
     unsafe {
@@ -241,17 +244,19 @@ pub(super) unsafe extern "C-unwind" fn bytes_of(state: *mut lua_State) -> c_int 
     1
 }
 
-/// Digits of a number, with its sign, point and exponent.
+/// The most characters of a number, including its sign, point and exponent.
 const NUMBER_BYTES_MAX: f64 = 24.0;
 
-/// `sort_kind(list)` → whether it is short enough to be sorted by C in one go, and whether all values are numbers or
-/// all are strings, so that they can be compared without an error.
+/// `sort_kind(list)` → whether the list is short enough to be sorted by C in one call, and whether
+/// its values are all numbers or all strings, so that they can be compared without an error.
 pub(super) unsafe extern "C-unwind" fn sort_kind(state: *mut lua_State) -> c_int {
     /// The most values that C may sort: at worst it compares every pair.
     const FEW: usize = 512;
-    /// The most bytes of those values, which are compared as often.
+    /// The most bytes of all strings that C may sort, since each comparison may read a whole
+    /// string.
     const FEW_BYTES: usize = 16 << 10;
-    /// The most values examined: sorting more takes longer than a budget.
+    /// The most values that are examined: sorting more values takes longer than the CPU budget of a
+    /// run.
     const VALUES_MAX: usize = 200_000;
     // SAFETY: the caller has checked the type of the list; one value is pushed at a time.
     unsafe {
@@ -284,20 +289,22 @@ pub(super) unsafe extern "C-unwind" fn is_c(state: *mut lua_State) -> c_int {
     1
 }
 
-/// `is_long()` → whether the run has used up its slice.
+/// `is_long()` → whether the run has used up its slice, so that other coroutines should run first.
 pub(super) unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
     // SAFETY: this function was made by `closure`; there is room for a value.
     unsafe { ffi::lua_pushboolean(state, context(state).clock.is_run_long().into()) };
     1
 }
 
-/// `capture(error)` → a table of the error and its traceback. It is the only handler that `xpcall` itself gets: Lua's
-/// hooks are off while a handler runs, so a script's own could not be interrupted.
+/// `capture(error)` → a table of the error and its traceback. `xpcall` always gets this function as
+/// its handler: Lua's hooks are off while a handler runs, so a script's own handler could not be
+/// interrupted.
 pub(super) unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
-    // SAFETY: there is room for a few values; errors in here are errors in a handler, which Lua reports as such.
+    // SAFETY: there is room for a few values; Lua handles errors raised in an error handler.
     unsafe {
         ffi::lua_settop(state, 1);
-        // Each level of a run that is being ended passes here, and no handler may run.
+        // While a run is being ended, each of its `xpcall` calls gets here, and no handler of the
+        // script may run.
         if is_run_over() {
             return 1;
         }
@@ -310,7 +317,8 @@ pub(super) unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
     1
 }
 
-/// `traceback(coroutine, level)` → its traceback, or that of the caller, from that level on.
+/// `traceback(coroutine, level)` → the traceback of the coroutine, or of the caller if there is
+/// none, starting at that level.
 pub(super) unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int {
     // SAFETY: the coroutine lives as long as the argument stays on the stack; no value here owns memory.
     unsafe {
@@ -352,18 +360,20 @@ pub(super) unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
 
 /// `spawn(f, …)` → the number of the coroutine that will call it.
 pub(super) unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; there is nothing in the frame.
+    // SAFETY: this function was made by `closure`; its frame holds no value with a destructor.
     unsafe { begin(state, false) }
 }
 
-/// `respawn(f, …)` → the same for a coroutine that replaces one that has ended, which no limit rejects.
+/// `respawn(f, …)` → the number of a coroutine that replaces one that has ended; no limit rejects
+/// it.
 pub(super) unsafe extern "C-unwind" fn respawn(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; there is nothing in the frame.
+    // SAFETY: this function was made by `closure`; its frame holds no value with a destructor.
     unsafe { begin(state, true) }
 }
 
 /// # Safety
-/// Only in a function made by [`closure`], as its last step, and with nothing in its frame that has a destructor.
+/// Must be called only in a function made by [`closure`], as its last step, with no value in its
+/// frame that has a destructor.
 unsafe fn begin(state: *mut lua_State, is_successor: bool) -> c_int {
     // SAFETY: see above. The new coroutine is on the stack until the registry has it; its own stack is made
     // large enough before the values move.
@@ -372,7 +382,7 @@ unsafe fn begin(state: *mut lua_State, is_successor: bool) -> c_int {
         if ffi::lua_type(state, 1) != ffi::LUA_TFUNCTION {
             fail(state, c"bad argument #1: a function expected")
         }
-        // Coroutines would outlive the run that is ended for its memory.
+        // A new coroutine would outlive the run that is ended for exceeding the memory limit.
         if !is_successor && context(state).is_full() {
             fail(
                 state,

@@ -20,13 +20,14 @@ const SPEED: c_int = 400;
 /// The default speed of Lua's collector.
 const SPEED_USUAL: c_int = 200;
 
-/// The delay before another collection after one that left the memory over its limit, in milliseconds.
+/// The delay before the next collection, in milliseconds, if a collection left the memory over its
+/// limit.
 const USELESS_MS: u64 = 1000;
 
 /// Schedules collections in addition to Lua's own.
 pub(super) struct GcSchedule {
     memory_bytes_max: usize,
-    /// The memory in use from which the next collection starts.
+    /// The amount of memory in use at which the next collection starts, in bytes.
     due_bytes: usize,
     /// The cycles left in the current collection.
     cycles: u8,
@@ -51,7 +52,8 @@ impl GcSchedule {
         self.cycles > 0
     }
 
-    /// Returns the memory in use from which a collection should start.
+    /// Returns the amount of memory in use at which a collection should start, in bytes;
+    /// `usize::MAX` while one is running.
     pub(super) fn due_bytes(&self) -> usize {
         match self.cycles {
             0 => self.due_bytes,
@@ -64,8 +66,9 @@ impl GcSchedule {
         now_ms >= self.again_ms
     }
 
-    /// Returns whether a collection is running and the memory in use has grown so little since its start that more may be
-    /// allocated.
+    /// Returns whether more may be allocated although the limit is reached: a collection is
+    /// running, and since its start the memory in use has grown by less than half of the VM's
+    /// limit.
     pub(super) fn has_room(&self, used_bytes: usize) -> bool {
         self.is_under_way() && used_bytes < self.began_bytes + self.memory_bytes_max / 2
     }
@@ -76,9 +79,10 @@ impl GcSchedule {
             return;
         }
         self.began_bytes = used_bytes;
-        // A second cycle is needed if one had already started, because that one misses later garbage.
+        // At the limit a second cycle is run, because the first one may have been started earlier
+        // by Lua and misses later garbage.
         self.cycles = if used_bytes >= bytes_max { 2 } else { 1 };
-        // SAFETY: sets a number of the VM's.
+        // SAFETY: only sets a parameter of the VM.
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED) };
     }
 
@@ -99,7 +103,7 @@ impl GcSchedule {
             if self.cycles == 0 {
                 return;
             }
-            // SAFETY: no script runs; objects that are collected run Rust's destructors at most.
+            // SAFETY: no script runs; collecting an object runs at most its Rust destructor.
             let is_cycle_over = unsafe { ffi::lua_gc(main, ffi::LUA_GCSTEP, STEP_KIB) } == 1;
             self.cycles -= u8::from(is_cycle_over);
             if self.cycles == 0 {
@@ -112,7 +116,7 @@ impl GcSchedule {
     }
 
     fn end(&mut self, main: *mut lua_State, memory: &VmMemory, now_ms: u64) {
-        // SAFETY: sets a number of the VM's.
+        // SAFETY: only sets a parameter of the VM.
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED_USUAL) };
         let (used_bytes, max) = (memory.used_bytes(), memory.bytes_max());
         let left = max.saturating_sub(used_bytes);

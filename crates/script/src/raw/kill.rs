@@ -26,7 +26,8 @@ pub(crate) fn kill_run(state: *mut lua_State, why: KillReason) {
         KillReason::Budget => GracePeriod::Asked,
         KillReason::Memory | KillReason::Process => GracePeriod::Over,
     });
-    // SAFETY: async-signal-safe by LuaJIT's design, as its own interpreter does it; `state` runs on this very thread.
+    // SAFETY: LuaJIT allows this call in a signal handler, as its own interpreter does; `state`
+    // runs on this thread.
     unsafe { ffi::lua_sethook(state, Some(end_run), ffi::LUA_MASKCOUNT, 1) };
 }
 
@@ -34,11 +35,11 @@ pub(crate) fn kill_run(state: *mut lua_State, why: KillReason) {
 /// the current run.
 #[derive(Clone, Copy)]
 enum GracePeriod {
-    /// The run ends with the next instruction.
+    /// The grace period starts at the next instruction.
     Asked,
-    /// The time of its start, and the instructions executed since.
+    /// The time at which the grace period started, and the instructions executed since then.
     Runs { since_ns: u64, instructions: u32 },
-    /// The run has ended, or there is none.
+    /// The grace period has ended, or there is none.
     Over,
 }
 
@@ -54,8 +55,8 @@ thread_local! {
 const REPRIEVE_NS: u64 = 5_000_000;
 /// The maximum number of instructions in a grace period, which take a few milliseconds.
 const REPRIEVE_INSTRUCTIONS: u32 = 200_000;
-/// Instructions for which the clock is read each time, since each may be a long call; after that it is read
-/// periodically.
+/// The number of instructions after each of which the clock is read, since each may be a long call.
+/// Later the clock is read once per this number of instructions.
 const WATCHED_CLOSELY: u32 = 64;
 
 /// Returns whether the grace period is over.
@@ -120,8 +121,8 @@ const SHORT_OF_MEMORY: &CStr = c"not enough memory: the server is over its memor
 /// The hook. Once it has raised an error it raises it at every instruction, so that no `pcall` keeps the run alive.
 unsafe extern "C-unwind" fn end_run(state: *mut lua_State, _: *mut ffi::lua_Debug) {
     if matches!(REPRIEVE.get(), GracePeriod::Asked) {
-        // The grace period applies to the run; the collector continues afterwards. SAFETY: sets the collector's
-        // threshold.
+        // The collector is stopped so that the grace period is spent on the run; it is restarted
+        // when the run ends. SAFETY: only sets the collector's threshold.
         unsafe { ffi::lua_gc(state, ffi::LUA_GCSTOP, 0) };
     }
     if !is_over() {

@@ -94,7 +94,7 @@ impl LuaError {
     }
 }
 
-/// Says whether there is memory for another call.
+/// The availability of memory for another call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryRoom {
     Yes,
@@ -181,7 +181,7 @@ impl LuaVm {
         if used_bytes / 2 > self.paced_bytes || used_bytes < self.paced_bytes / 2 {
             self.paced_bytes = used_bytes;
             let pause = 100 + growth(used_bytes) as c_int;
-            // SAFETY: sets a number of the VM's.
+            // SAFETY: only sets a parameter of the VM.
             unsafe { ffi::lua_gc(self.main, ffi::LUA_GCSETPAUSE, pause) };
         }
         let was_short = std::mem::replace(&mut self.was_short, self.memory.is_short());
@@ -227,8 +227,8 @@ impl LuaVm {
         self.collection.look_twice();
     }
 
-    /// Determines whether there is memory for another call, or may be soon. If not, starts to collect garbage in
-    /// slices, unless that has just proved useless.
+    /// Returns whether there is memory for another call, now or soon. If there is none, starts a
+    /// garbage collection in slices, unless the last collection has just freed too little.
     pub(crate) fn room(&mut self, now_ms: u64) -> MemoryRoom {
         self.memory.look_again();
         let used_bytes = self.memory.used_bytes();
@@ -277,7 +277,7 @@ impl LuaVm {
         result
     }
 
-    /// Calls our own cleanup functions, to which no memory is refused.
+    /// Calls our own cleanup functions, whose allocations are never refused.
     pub(crate) fn guarded_without_limit<R>(&self, call: impl FnOnce() -> R) -> R {
         self.watch.enter(self.main, self.budget_ns);
         let result = call();
@@ -294,7 +294,7 @@ impl LuaVm {
         self.watch.leave();
         self.memory.end_run();
         if unhook() {
-            // SAFETY: taking a hook off, and setting the collector's threshold, needs nothing.
+            // SAFETY: removing a hook and restarting the collector have no preconditions.
             unsafe {
                 ffi::lua_sethook(self.main, None, 0, 0);
                 ffi::lua_gc(self.main, ffi::LUA_GCRESTART, 0);
@@ -307,7 +307,7 @@ impl LuaVm {
         self.memory.used_bytes()
     }
 
-    /// Returns the ticks, see [`ThreadWatch::ticks`].
+    /// Returns the watchdog's clock: see [`ThreadWatch::ticks`].
     pub(crate) fn ticks(&self) -> u64 {
         self.watch.ticks()
     }
@@ -468,7 +468,8 @@ impl LuaVm {
                 let text = String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES_MAX)]);
                 modules::without_own_place(&text).to_owned()
             }
-            // A text could only come from its metatable, whose functions run without supervision.
+            // Only a function of its metatable could convert it to text, and that function would
+            // run without a CPU budget.
             Ok(other) => format!("an error object, a {}", other.type_name()),
             Err(error) => error.to_string(),
         }
@@ -501,7 +502,7 @@ impl Drop for LuaVm {
 const STRAY_YIELD: &str = "coroutine.yield outside of a coroutine: only coroutines created by coroutine.create or coroutine.wrap can yield";
 
 fn new_coroutine(main: *mut lua_State) -> Coroutine {
-    // SAFETY: one value on the main stack, which is taken off again; nothing refuses memory.
+    // SAFETY: one value is pushed on the main stack and popped; no allocation is refused here.
     unsafe {
         let state = ffi::lua_newthread(main);
         let reference = Reference(ffi::luaL_ref(main, ffi::LUA_REGISTRYINDEX));
@@ -511,7 +512,7 @@ fn new_coroutine(main: *mut lua_State) -> Coroutine {
 
 fn push_all(state: *mut lua_State, arguments: &[Argument<'_>]) {
     for argument in arguments {
-        // SAFETY: there is room for `ARGUMENTS_MAX` values, and nothing refuses memory.
+        // SAFETY: there is room for `ARGUMENTS_MAX` values, and no allocation is refused here.
         unsafe {
             match *argument {
                 Argument::Nil => ffi::lua_pushnil(state),

@@ -1,10 +1,11 @@
 //! The memory of a VM: Lua's allocator, with a limit.
 //!
-//! While a script runs each allocation is checked against the VM's limit, and periodically against the process's
-//! remaining memory. Beyond that the run is [killed](super::kill::kill_run): it ends at its next instruction, even if
-//! it catches errors. Small blocks are granted all the same, since LuaJIT and `mlua` can't handle a refusal everywhere.
-//! A large block is refused at once with Lua's own error, so one concatenation can't take all memory of the machine. A
-//! VM over its ceiling is [broken](VmMemory::is_broken), and its owner replaces it.
+//! While a script runs each allocation is checked against the VM's limit, and periodically against
+//! the process's remaining memory. Beyond that the run is [killed](super::kill::kill_run): it ends
+//! at its next instruction, even if it catches errors. Small blocks are still granted, since LuaJIT
+//! and `mlua` can't handle a refusal everywhere. A large block is refused at once with Lua's own
+//! error, so one concatenation can't take all memory of the machine. A VM over its ceiling is
+//! [broken](VmMemory::is_broken), and its owner replaces it.
 //!
 //! Outside of runs nothing is refused, so pushing a message can't fail.
 
@@ -19,11 +20,12 @@ use mlua::ffi::{self, lua_State};
 
 use super::kill::{KillReason, kill_run};
 
-/// Smaller blocks are never refused: stacks, and allocations in places that can't raise an error. Functions with larger
-/// results that LuaJIT implements in assembler check for [room](VmMemory::has_room_for) first.
+/// Smaller blocks are never refused, since they include stacks, and allocations in places that
+/// can't raise an error. LuaJIT's assembler functions with larger results check for
+/// [room](VmMemory::has_room_for) first.
 const LARGE_BYTES: usize = 1 << 20;
-/// The table of all strings may grow within any of LuaJIT's functions: a new block of up to this size is granted if it
-/// is a power of two.
+/// The largest block of LuaJIT's string table, which may grow within any of its functions: a new
+/// block whose size is a power of two up to this one is always granted.
 const STRING_TABLE_BYTES_MAX: usize = 16 << 20;
 /// The maximum by which a run may exceed the VM's limit, in bytes; also limited to a quarter of the VM's limit. The excess is
 /// allowed because a run may be about to free memory.
@@ -48,7 +50,7 @@ pub(crate) struct VmMemory {
     used_bytes: Cell<usize>,
     /// The memory in use above which an allocation is checked; `usize::MAX` while no script runs.
     looks_above: Cell<usize>,
-    /// The threshold of the next run.
+    /// The value of `looks_above` for the next run.
     looks_next: Cell<usize>,
     /// The memory limit of the VM, in bytes.
     bytes_max: usize,
@@ -72,7 +74,7 @@ impl VmMemory {
         is_short: IsShort,
     ) -> mlua::Result<Rc<Self>> {
         let used_bytes = lua.used_memory();
-        // Never reached; with a limit `mlua` protects its own allocations.
+        // This limit is never reached, but if there is one, `mlua` protects its own allocations.
         lua.set_memory_limit(isize::MAX as usize)?;
         let mut data = ptr::null_mut();
         // SAFETY: reads two pointers of the VM's.
@@ -92,8 +94,8 @@ impl VmMemory {
             before: (function, data),
         });
         let address = Rc::as_ptr(&memory).cast_mut().cast();
-        // SAFETY: `allocate` handles blocks of `mlua`'s allocator, which are Rust's too; its owner calls `leave` before
-        // it drops the allocator.
+        // SAFETY: both `allocate` and `mlua`'s allocator use Rust's global allocator, so each can
+        // free blocks of the other; the owner calls `leave` before it drops this value.
         unsafe { ffi::lua_setallocf(main, allocate, address) };
         Ok(memory)
     }
@@ -101,7 +103,8 @@ impl VmMemory {
     /// Restores the VM's original allocator.
     pub(super) fn leave(&self) {
         let (function, data) = self.before;
-        // SAFETY: both were the VM's; its blocks are Rust's in either case.
+        // SAFETY: the function and its data are the VM's original ones; both allocators use Rust's
+        // global allocator.
         unsafe { ffi::lua_setallocf(self.main, function, data) };
     }
 
@@ -186,8 +189,8 @@ impl VmMemory {
         self.short_bytes_max.set(short_bytes_max);
     }
 
-    /// Returns whether a block is granted that brings the VM's memory to `bytes`. `needs` is the temporary need: a
-    /// growing block may be copied.
+    /// Returns whether a block that brings the VM's memory to `needs` is granted. `needs` includes
+    /// the old block if a growing block may be copied. `bytes` is the size of the block.
     #[cold]
     fn admits(&self, needs: usize, bytes: usize, is_new: bool) -> bool {
         self.look();
@@ -224,7 +227,8 @@ unsafe extern "C" fn allocate(
     old_bytes: usize,
     bytes: usize,
 ) -> *mut c_void {
-    // SAFETY: see `VmMemory::of`. Sizes come from Lua, which has none beyond `isize::MAX` but by overflow.
+    // SAFETY: see `VmMemory::of`. Sizes come from Lua and exceed `isize::MAX` only if they
+    // overflow.
     unsafe {
         let memory = &*memory.cast::<VmMemory>().cast_const();
         let used_bytes = memory.used_bytes.get();

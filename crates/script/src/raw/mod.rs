@@ -1,8 +1,8 @@
 //! Lua's raw API, and all other unsafe code of this crate.
 //!
-//! `mlua` protects each step of a call, which is right everywhere except on the path of a message. Here a pooled
-//! coroutine gets its function and arguments pushed and is resumed, and the few methods that handlers call for every
-//! message are plain C functions.
+//! `mlua` protects each step of a call, which is too slow for the path of a message. Here a
+//! function and its arguments are pushed onto a pooled coroutine, which is then resumed. The few
+//! methods that handlers call for every message are plain C functions.
 //!
 //! Three rules make it sound:
 //! * **No Lua error crosses a Rust frame that owns anything.** C functions here hold no value with a destructor when

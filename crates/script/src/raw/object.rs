@@ -18,8 +18,8 @@ type Numbers = [u32; 2];
 /// The metatable is on top, and there is room for another value. If memory may be refused, nothing in the frame has a
 /// destructor.
 pub(super) unsafe fn push(state: *mut lua_State, id: ConnectionId) {
-    // SAFETY: see above. The memory is as large as what `write` writes; the metatable ends up above the object, from
-    // where it is taken off.
+    // SAFETY: see above. The memory is as large as what `write` writes; the metatable is moved
+    // above the object, where `lua_setmetatable` pops it.
     unsafe {
         ffi::lua_newuserdata(state, size_of::<Numbers>());
         write(state, id);
@@ -43,14 +43,14 @@ pub(super) unsafe fn write(state: *mut lua_State, id: ConnectionId) {
 /// Returns the id in the object at `index`; `None` if it does not have the metatable at `metatable`.
 ///
 /// # Safety
-/// There is room for a value; both indices don't count from the top; every object with that metatable was made by
-/// [`push`].
+/// There is room for a value; neither index is relative to the top; every object with that
+/// metatable was made by [`push`].
 pub(super) unsafe fn read(
     state: *mut lua_State,
     index: c_int,
     metatable: c_int,
 ) -> Option<ConnectionId> {
-    // SAFETY: see above; what is pushed is taken off again.
+    // SAFETY: see above; the pushed value is popped.
     unsafe {
         let memory = ffi::lua_touserdata(state, index);
         if memory.is_null() || ffi::lua_getmetatable(state, index) == 0 {

@@ -12,7 +12,8 @@ pub(crate) fn on_signal(signal: i32, handler: fn()) -> io::Result<()> {
 
 /// Sends a signal to a thread of this process, if it still exists.
 pub(crate) fn signal(thread: i32, signal: i32) {
-    // SAFETY: no memory is involved; a thread that has ended is an error, and of no interest.
+    // SAFETY: the call accesses no memory. If the thread has ended, the call fails, which is
+    // ignored.
     unsafe {
         libc::syscall(
             libc::SYS_tgkill,
@@ -49,16 +50,18 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
 
 /// Reads through a pointer, unless it is null.
 pub(crate) fn peek<T, R>(pointer: *const T, read: impl FnOnce(&T) -> R) -> Option<R> {
-    // SAFETY: the only caller, `watch::on_signal`, has a pointer to what the watchdog's list keeps for good.
+    // SAFETY: the only caller, `watch::on_signal`, passes a pointer to an entry of the watchdog's
+    // list, which is never removed.
     let value = unsafe { pointer.as_ref() }?;
     Some(read(value))
 }
 
-/// Stack that has to remain when C calls into Lua: for a few of its levels and our own calls.
+/// The stack that must be left when C calls into Lua: enough for a few nested levels and our own
+/// functions.
 const STACK_BYTES_MIN: usize = 256 << 10;
 
-/// Stack that nested callbacks and coroutines may use. Each level is unwound when its run is ended, so this bounds time
-/// too.
+/// The stack that nested callbacks and coroutines may use. Since each level is unwound when a run
+/// is ended, this also bounds the time of unwinding.
 const NESTING_BYTES_MAX: usize = 128 << 10;
 
 thread_local! {
@@ -89,7 +92,7 @@ pub(crate) fn learn_stack() {
     STACK_END.set(end as usize);
 }
 
-/// Returns whether the calling thread has stack left for further levels of C.
+/// Returns whether the calling thread has enough stack left for more nested C calls.
 #[inline]
 pub(super) fn has_stack() -> bool {
     let here = stack_pointer();

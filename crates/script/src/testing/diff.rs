@@ -165,7 +165,7 @@ mod tests {
         assert!(explanation.lines().count() < 70);
     }
 
-    /// Removing one side gives the other text.
+    /// Without the lines of one side, the difference is the complete text of the other side.
     #[test]
     fn each_side_is_whole() {
         let mut rng = fastrand::Rng::with_seed(1);

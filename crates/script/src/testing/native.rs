@@ -9,7 +9,7 @@ use crate::vm::load::{VmExtension, VmParts};
 use veche_runtime::Token;
 
 const SOURCE: &str = include_str!("../../lua/test.lua");
-/// The part about mocked services.
+/// The Lua code of stubs for other servers.
 const STUBS: &str = include_str!("../../lua/stubs.lua");
 
 /// Creates `veche.test` and the handlers that replace those of an application.

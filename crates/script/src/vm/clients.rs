@@ -107,7 +107,8 @@ impl Vm {
     }
 }
 
-/// Returns the error text with its kind; a server refuses with an HTTP status.
+/// Returns the error text with its kind: "refused" if the server answered with an HTTP status,
+/// otherwise "unreachable".
 fn not_open(why: &str) -> String {
     let status = why.strip_prefix("the server answered with status ");
     match status.and_then(|status| status.parse().ok()) {

@@ -1,7 +1,7 @@
 //! Handlers of closed connections: their waits fail, so that no handler outlives its connection for long.
 //!
-//! This applies to waits of any kind, but not to those of a connection's last handler and of handlers of outgoing connections,
-//! which still deliver received messages.
+//! All kinds of waits fail, except in the connection's last handler, and in handlers of outgoing
+//! connections, which still deliver received messages.
 
 use super::Vm;
 use crate::ConnectionId;

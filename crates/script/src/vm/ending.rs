@@ -20,13 +20,13 @@ impl Vm {
             }
             TaskOwner::Events => self.is_handling_events = false,
             TaskOwner::Stop => self.is_stopping = false,
-            // One of its timers may have failed.
+            // If a timer of the service has failed, the state is already `Failed`.
             TaskOwner::Run if self.run != ServiceState::Failed => self.run = ServiceState::Over,
             TaskOwner::Run => {}
             TaskOwner::Spawned(number) => {
                 self.reports.remove(&number);
             }
-            // A handler that ends has responded.
+            // A hook handler that has ended has already responded.
             TaskOwner::Hook(..) => {}
         }
     }
@@ -79,7 +79,7 @@ impl Vm {
         }
     }
 
-    /// A handler of a connection failed, so the connection has to be closed.
+    /// Handles the failure of a connection's handler: logs it and has the connection closed.
     pub(super) fn end_of(&mut self, id: ConnectionId, handler: HandlerName, failure: LuaError) {
         self.report(TaskOwner::Connection(id, handler), &failure);
         // The other server is not at fault for an error in a callback.
@@ -90,7 +90,7 @@ impl Vm {
         self.context.world.connections.borrow_mut().set_closing(id);
     }
 
-    /// A suspended handler finished, so the next call of its connection starts.
+    /// Starts the next call of a connection after a suspended handler has finished.
     pub(super) fn next_of(&mut self, id: ConnectionId) {
         loop {
             let is_late = self.is_share_over();

@@ -54,7 +54,7 @@ impl Vm {
             table.raw_set("channel", event.channel)?;
             table.raw_set("user", event.user)?;
             table.raw_set("client", event.client)?;
-            // A client's data may be invalid for Lua; its event is delivered without it.
+            // If a client's `info` can't be decoded for Lua, the event is delivered without it.
             if let Some(Ok(info)) = event.info.map(|info| modules::json::decode(lua, info)) {
                 table.raw_set("info", info)?;
             }

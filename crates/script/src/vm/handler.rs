@@ -10,9 +10,9 @@ pub(super) const HANDLERS: usize = 11;
 pub enum HandlerName {
     /// Called once per VM, before all others.
     Start,
-    /// Called for a handshake, before the 101.
+    /// Called for a handshake, before the response 101.
     Handshake,
-    /// Called for an open connection, after the 101.
+    /// Called for an open connection, after the response 101.
     Open,
     /// Called for each message.
     Message,
@@ -47,7 +47,7 @@ impl HandlerName {
         (Self::Run, "run"),
     ];
 
-    /// Returns the name in scripts.
+    /// Returns the handler's name in scripts.
     pub(super) fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }

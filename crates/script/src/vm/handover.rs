@@ -26,7 +26,8 @@ impl Vm {
         self.context.world.connections.borrow().is_open(id)
     }
 
-    /// Marks a connection as closed by another side than the script; returns whether it was open.
+    /// Marks a connection as closed by something other than the script; returns whether it was
+    /// open.
     pub fn closing(&self, id: ConnectionId) -> bool {
         self.context.world.connections.borrow_mut().set_closing(id)
     }

@@ -21,8 +21,9 @@ impl Vm {
         Hook::ALL.into_iter().filter(has)
     }
 
-    /// Starts a hook request. `number` is unique across applications; there is exactly one
-    /// [`Effect::Hook`](crate::Effect::Hook) with it, at the latest when this VM [ends](Self::finish).
+    /// Starts a hook request. `number` is unique across applications; exactly one
+    /// [`Effect::Hook`](crate::Effect::Hook) with this number follows, no later than when this VM
+    /// [ends](Self::finish).
     pub fn decide(&mut self, number: u64, asked: &AppHookRequest<'_>, now: Now) {
         self.set_now(now);
         self.context.open_hook(number, asked);
@@ -35,7 +36,7 @@ impl Vm {
         };
         let data = match modules::hooks::data(&self.lua, asked.data) {
             Ok(data) => data,
-            // The client's fault, not the script's.
+            // Invalid data is the client's fault, so it is not logged as an error of the script.
             Err(why) => {
                 let response = HookResponse::Error {
                     code: ErrorCode::BadRequest.code(),
@@ -104,7 +105,8 @@ impl Vm {
         Ok(coroutine)
     }
 
-    /// Handles an error raised by a handler; returns whether it was meant for the client.
+    /// Handles an error raised by a handler; returns whether the error was a response for the
+    /// client.
     pub(super) fn respond_with_error(&mut self, number: u64, coroutine: &Coroutine) -> bool {
         let Some(open) = self.context.hook_request(number) else {
             return false;

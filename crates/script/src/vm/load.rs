@@ -64,7 +64,8 @@ pub(crate) struct VmParts<'a> {
     pub(crate) inner: &'a Table,
 }
 
-/// What differs for a script that is not an application, such as a test or a load script.
+/// The module and the handlers of a script that is not an application, such as a test or a load
+/// script.
 pub(crate) struct VmExtension {
     /// The name under which `require` finds its module.
     pub(crate) name: &'static str,
@@ -97,7 +98,8 @@ impl Vm {
         Self::load(app, code, world, worker, None)
     }
 
-    /// Loads a script of another kind, with an additional module and given handlers.
+    /// Loads an application's script, or with `extend` a script with an additional module and other
+    /// handlers.
     pub(crate) fn load(
         app: &ScriptApp,
         code: &Arc<SourceCode>,
@@ -105,7 +107,8 @@ impl Vm {
         worker: u16,
         extend: Option<Extend<'_>>,
     ) -> Result<Self, LoadError> {
-        // `jit` has to be opened for the compiler to be on. Functions that could escape the sandbox are removed below.
+        // The library `jit` must be loaded for the compiler to be enabled. Functions that could
+        // escape the sandbox are removed below.
         let libraries =
             StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS | StdLib::JIT;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
@@ -247,7 +250,8 @@ fn is_callable(table: &Table) -> bool {
     metatable.is_some_and(|metatable| metatable.contains_key("__call").unwrap_or(false))
 }
 
-/// The longest source that a script may load: it takes the compiler some milliseconds, which can't be interrupted.
+/// The longest source that a script may load, in bytes. Compiling this much takes some
+/// milliseconds, and can't be interrupted.
 const CHUNK_BYTES_MAX: usize = 128 << 10;
 
 /// Removes functions that reach beyond the VM or could undo its limits.
@@ -380,7 +384,7 @@ fn hooks(
 /// The longest module name in bytes.
 const MODULE_NAME_BYTES_MAX: usize = 1024;
 
-/// Installs `require` for `loaded` modules and those beside the script.
+/// Installs `require` for the modules in `loaded` and for modules in the script's folder.
 fn install_require(lua: &Lua, code: &Arc<SourceCode>, loaded: Table) -> mlua::Result<()> {
     let (code, under_way) = (Arc::clone(code), RefCell::new(Vec::<String>::new()));
     let require = lua.create_function(move |lua, name: LuaString| {

@@ -74,7 +74,8 @@ impl Vm {
     }
 }
 
-/// A client that disconnects during a handler is not an error of the script.
+/// Returns the log level of an error. A client that disconnects during a handler is not an error of
+/// the script.
 fn level_of(failure: &LuaError) -> Level {
     let left = [veche_runtime::CLOSED, veche_runtime::GONE];
     match left.iter().any(|words| failure.words.ends_with(words)) {

@@ -46,7 +46,8 @@ impl Vm {
         self.tasks.len() == 0 && self.postponed.is_empty() && !self.context.is_busy()
     }
 
-    /// Returns whether no client connection is left, including those with a suspended last handler.
+    /// Returns whether no client connection is left. A connection whose last handler is suspended
+    /// still counts.
     #[must_use]
     pub fn is_deserted(&self) -> bool {
         let placed = self.locals.iter().flatten();

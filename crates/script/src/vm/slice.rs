@@ -1,16 +1,16 @@
 //! Divides a turn's time: each class of work gets a share of the slice, so that none starves another.
 //!
-//! Calls that arrive between two turns start at once while the slice has time. In the turn each class with work runs
-//! for a share; when the slice is used up the rest waits. A class that was skipped goes first in the next turn, replies
-//! before all others: a reply waits at most two turns, regardless of other work. This module does not know the work
-//! itself.
+//! Calls that arrive between two turns start at once while the slice has time. In the turn each
+//! class that has work runs for a share; when the slice is used up, the remaining classes wait. A
+//! skipped class runs first in the next turn, and skipped replies run before all others: a reply
+//! waits at most two turns, regardless of other work. This module does not know the work itself.
 
 /// The length of a slice in ticks of about 4 ms. It prevents handlers that are each within their budgets from blocking
 /// their worker together.
 const SLICE_TICKS: u64 = 5;
-/// The ticks of a slice for calls that start at once.
+/// The number of ticks in a slice during which calls may start at once.
 const DIRECT_TICKS: u64 = 2;
-/// The ticks of one class in a turn.
+/// The length of one class's share of a turn, in ticks.
 const SHARE_TICKS: u64 = 1;
 
 /// A class of work, in the order in which a turn serves them.
@@ -21,7 +21,7 @@ pub(super) enum WorkClass {
     /// Calls that did not start at once.
     Calls,
     Tasks,
-    /// Waits that end by time.
+    /// Coroutines whose sleep or timeout has ended.
     Timers,
     /// Coroutines that yielded their turn.
     Yields,
@@ -70,7 +70,7 @@ impl FromIterator<WorkClass> for WorkClasses {
     }
 }
 
-/// The time of a turn. `ticks` is always the clock's current value.
+/// The time of a turn. All arguments named `ticks` are the clock's current value.
 #[derive(Debug)]
 pub(super) struct TurnSlice {
     began: u64,
@@ -126,7 +126,8 @@ impl TurnSlice {
         ticks.wrapping_sub(self.began) >= SLICE_TICKS
     }
 
-    /// Returns whether a call may start between turns; it may not while a skipped class waits.
+    /// Returns whether a call may start between turns: there is time left, and no skipped class
+    /// waits.
     pub(super) fn admits(&mut self, ticks: u64) -> bool {
         self.open(ticks);
         let has_time = ticks.wrapping_sub(self.began) < DIRECT_TICKS;

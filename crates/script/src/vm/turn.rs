@@ -13,10 +13,10 @@ use crate::raw::{Argument, Coroutine, LuaError, MemoryRoom};
 use crate::task::{Task, TaskOwner};
 use veche_runtime::{Token, WaitResult};
 
-/// The most coroutines of one class that run before another class's turn.
+/// The most coroutines of one class that run before another class gets its share.
 const SHARE_STEPS_MAX: usize = 64;
 
-/// The most coroutines that run in one turn, beyond the first share of each class.
+/// The number of coroutines run in a turn after which the classes get no further shares.
 const STEPS_MAX: usize = 256;
 
 impl Vm {
@@ -44,7 +44,8 @@ impl Vm {
         self.settle();
     }
 
-    /// Resumes the coroutine that waits for a token, at once if nothing is before it.
+    /// Resumes the coroutine that waits for a token: at once if there is time and no other
+    /// resumption is queued, otherwise queues the resumption.
     fn wake(&mut self, token: Token, how: WakeReason) {
         if self.context.has_woken() || !self.slice.admits(self.context.clock.ticks()) {
             self.context.wake(token, how);
@@ -115,8 +116,8 @@ impl Vm {
             .purge_sleepers(tasks.len(), |token| tasks.is_waiting(token));
     }
 
-    /// Runs each class that has work for its share; returns those that were served. If time is left they get another
-    /// share, so that coroutines that wake each other don't need a turn for each step.
+    /// Runs each class that has work for its share; returns the classes that ran. If time is left,
+    /// repeats this, so that coroutines that wake each other don't need a turn for each step.
     fn share_out(&mut self) -> WorkClasses {
         let mut served = WorkClasses::default();
         let mut steps = 0;
@@ -215,7 +216,8 @@ impl Vm {
         self.slice.is_share_over(self.context.clock.ticks())
     }
 
-    /// Returns whether a call may start at once: there is time and memory for it, and none waits.
+    /// Returns whether a call may start at once: there is time and memory for it, and no other call
+    /// waits.
     pub(super) fn admits_calls(&mut self) -> bool {
         self.postponed.is_empty()
             && !self.is_short()
@@ -280,7 +282,7 @@ impl Vm {
         let Some(gate) = self.gate.take() else { return };
         self.postponed
             .extend(gate.into_iter().map(DeferredCall::Task));
-        // Outgoing connections did not wait.
+        // Calls of outgoing connections do not wait for `app.start`.
         let waiting: Vec<_> = self
             .ids(|local| local.is_busy && !local.is_client)
             .collect();
@@ -371,7 +373,7 @@ impl Vm {
         match self.tasks.take_of(is_it) {
             Some((_, task)) if task.token.is_some() => self.fail_task(task, words),
             Some((place, task)) => {
-                // The index will be reused.
+                // The index will be reused, so no queue may refer to it any more.
                 if let Some(gate) = &mut self.gate {
                     gate.retain(|other| *other != place);
                 }

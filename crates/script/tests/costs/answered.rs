@@ -81,7 +81,7 @@ fn bench_of(call: &str) -> Bench {
 /// Ends the calls in progress with an error; returns the other effects as lines.
 pub(super) fn fail_calls(bench: &mut Bench) -> Vec<String> {
     let mut lines = Vec::new();
-    // A call may be repeated.
+    // The script may repeat a call after its error.
     for _ in 0..ROUNDS {
         let effects = bench.take_effects();
         if effects.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn fail_calls(bench: &mut Bench) -> Vec<String> {
     lines
 }
 
-/// The most calls of a handler that are answered.
+/// The maximum number of times that the calls in progress are answered.
 const ROUNDS: usize = 100;
 
 pub(super) fn problems() -> Vec<String> {
@@ -193,7 +193,8 @@ pub(super) fn spawn_forever() {
             used_mib <= (MEMORY_BYTES_MAX + EXCESS_BYTES_MAX) >> 20,
             "{body}"
         );
-        // Within a turn the VM may reach its ceiling. The system's allocator adds a part for each of many small blocks.
+        // Within a turn the VM may reach its ceiling. The system's allocator also needs some memory
+        // for each small block.
         let most_max = MEMORY_BYTES_MAX + 2 * EXCESS_BYTES_MAX + EXCESS_BYTES_MAX / 2;
         assert!(most <= most_max, "{body}");
         // If the core is shared with other processes, single turns are late.

@@ -30,7 +30,7 @@ function t.many_values_come_in_order()
       sent = sent + 1
       check.equal(channel:try_send(sent), true)
     end
-    -- The channel is empty from time to time, and has several blocks at others.
+    -- Every tenth round empties the channel; in between, its values fill several blocks.
     local count = round % 10 == 0 and channel:length() or 300
     for _ = 1, count do
       received = received + 1
@@ -130,7 +130,7 @@ function t.a_cancelled_receiver_loses_no_value()
     channel:send("one")
     check.fails("cancelled", first.join, first)
     check.equal(second:join(), "one")
-    -- A value that is sent when no receiver waits any more is the next one that is received.
+    -- A value sent after the only receiver was cancelled goes to the next receiver.
     local third = veche.spawn(function() return channel:receive() end)
     veche.sleep(0)
     third:cancel()
@@ -239,7 +239,7 @@ function t.where_nothing_can_wait_it_says_so()
   local channel = veche.channel()
   check.fails("can't wait here", string.gsub, "a", "a", function() channel:receive() end)
   check.fails("can't wait here", string.gsub, "a", "a", function() channel:send(1) end)
-  -- Neither can a coroutine inside such a callback wait, at any depth.
+  -- A coroutine created in such a callback can't wait either, at any depth.
   check.fails("can't wait here", string.gsub, "a", "a", function()
     coroutine.wrap(function()
       coroutine.wrap(function() channel:receive() end)()

@@ -1,4 +1,5 @@
--- Functions that replace those of Lua's own libraries in LuaJIT: the results are the same at any length.
+-- Replacements of LuaJIT's library functions: their results are the same for arguments of any
+-- length.
 local check = require "check"
 
 local t = {}

@@ -69,7 +69,7 @@ function t.a_cancelled_task_keeps_no_permit()
   check.equal(second:join(), "served")
   semaphore:release()
   check.equal(semaphore:available(), 1)
-  -- The waiting task that is cancelled is the only one.
+  -- The only waiting task is cancelled.
   semaphore:acquire()
   local third = veche.spawn(function() semaphore:with(print, "never") end)
   veche.sleep(0)

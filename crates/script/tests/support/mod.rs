@@ -297,7 +297,7 @@ impl Bench {
         self.effects.bytes(span)
     }
 
-    /// Returns the effects without a copy of what they hold; the texts of calls are left out.
+    /// Returns the effects with their lines, without cloning the effects; calls have an empty line.
     pub(crate) fn take_effects(&mut self) -> Vec<(String, Effect)> {
         self.effects.clear();
         self.vm.take_effects(&mut self.effects);

@@ -40,7 +40,8 @@ pub(super) struct ControlTarget {
     file: PathBuf,
 }
 
-/// Returns the control socket: the given one, or that of the configuration, which may have errors elsewhere.
+/// Returns the control socket: the given one, or that of the configuration, whose other settings
+/// may be invalid.
 pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<ControlTarget, CommandFailure> {
     let socket = match given {
         Some(socket) => socket,

@@ -16,7 +16,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use veche_config::{Config, RouteHandler, StaticRoot};
 use veche_terminal::exit::{CommandFailure, Exit};
 
-/// Saves within this time are merged.
+/// Files saved within this time cause one reload.
 const TOGETHER: Duration = Duration::from_millis(60);
 
 /// A file watcher, active until it is dropped.
@@ -36,7 +36,7 @@ pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
     let mut watcher = notify::recommended_watcher(move |event| on_event(event, &sources, &saved))
         .map_err(failed)?;
     for folder in folders(config) {
-        // Folders are watched, not files, since editors replace files by new ones.
+        // Folders are watched, not files, since editors replace a file with a new one.
         watcher
             .watch(&absolute(&folder), RecursiveMode::Recursive)
             .map_err(failed)?;
@@ -63,7 +63,7 @@ fn on_event(event: notify::Result<notify::Event>, sources: &Sources, saved: &Syn
     }
 }
 
-/// The files whose changes matter; logs, databases and temporary files of editors don't.
+/// The files whose changes cause a reload; logs, databases and temporary files of editors don't.
 #[derive(Debug, Default)]
 struct Sources {
     /// Folders of static files.

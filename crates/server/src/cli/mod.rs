@@ -192,7 +192,7 @@ fn suggest(error: &mut clap::Error) {
     }
 }
 
-/// The configuration in the current folder, and that of the package.
+/// The configuration file in the current folder, and the one that the package installs.
 const FILES: [&str; 2] = ["./veche.toml", "/etc/veche/veche.toml"];
 
 /// Returns the first of these files that exists; if none does, the first one.
@@ -223,7 +223,8 @@ fn run(cli: Cli) -> Result<(), CommandFailure> {
             serve(file, false)
         }
         Command::Dev => {
-            // A handover from another program continues, whatever the file contains by now: it may be invalid.
+            // If this process replaces another version of the program, it continues without
+            // watching when the file is invalid.
             let _watch =
                 match config::load(&file) {
                     Err(_) if supervisor::goes_on() => None,

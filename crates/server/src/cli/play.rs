@@ -75,7 +75,7 @@ fn configure(users: &ScriptUsers) -> Result<Config, CommandFailure> {
         .map_err(|report| CommandFailure::new(Exit::Usage, report.to_string()))
 }
 
-/// A load run, as scripts report to it.
+/// The load run, in the form that scripts access.
 #[derive(Debug)]
 struct LoadUsers(Arc<ScriptRun>);
 

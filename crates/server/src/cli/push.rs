@@ -307,7 +307,7 @@ fn stream(
     let skipped = sender.skipped;
     // This closes the channel of tokens, so the reader stops after the last pending response.
     drop(sender);
-    // If both threads failed, the reader's error is more useful: it contains what the server responded.
+    // If both threads failed, the reader's error is more useful: it contains the server's response.
     let sum = reader
         .join()
         .expect("the reader returns errors instead of panicking")?;

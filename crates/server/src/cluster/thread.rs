@@ -299,8 +299,8 @@ impl Thread {
         }
     }
 
-    /// Sends a message to a worker. Commands of clients are dropped if the worker lags: their senders notice it by
-    /// their own time limits.
+    /// Sends a message to a worker. If the worker lags, clients' commands are dropped, and their
+    /// senders time out.
     fn post(&mut self, to: WorkerId, message: WorkerMessage<veche_apps::AppWorkerMessage>) {
         let class = match message.is_data() {
             true => Class::Data,

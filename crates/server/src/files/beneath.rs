@@ -46,7 +46,8 @@ pub(super) fn open(
     walk(root, relative)
 }
 
-/// Opens component by component without following links: serves less than `openat2`, and never more.
+/// Opens component by component without following links. Refuses some names that `openat2` allows,
+/// and allows no others.
 pub(super) fn walk(root: OwnedFd, relative: &str) -> Result<OwnedFd, Errno> {
     let (folders, name) = relative.rsplit_once('/').unwrap_or(("", relative));
     let mut folder = root;

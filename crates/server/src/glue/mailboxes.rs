@@ -29,7 +29,8 @@ impl Wake for DepartureRecorder {
 }
 
 impl Mailboxes {
-    /// Creates the mailbox of worker `me`, whose hubs use at most `credits` of each lane's credits, and the other ends.
+    /// Creates the mailbox of worker `me`, and the other ends of its lanes. The worker's hub uses
+    /// at most `credits` credits of each lane.
     pub(super) fn new(
         me: usize,
         workers: usize,

@@ -175,8 +175,8 @@ fn log_loaded(warnings: &[Warning]) {
     }
 }
 
-/// Loads the channels into their hubs, those with the oldest last publication first: of channels of equal size, a hub
-/// evicts the one loaded first.
+/// Loads the channels into their hubs, starting with the channel whose last publication is oldest:
+/// of channels of equal size, a hub evicts the one loaded first.
 fn restore(loaded: LoadedStreams, hubs: &mut [Hub]) {
     let mut channels: Vec<_> = loaded.collect();
     channels.sort_by_key(|channel| channel.publications.last().map_or(0, |last| last.at_ms));

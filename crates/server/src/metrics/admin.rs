@@ -40,7 +40,8 @@ impl MetricsReport {
             "now_ms": unix_now_ms(),
             "uptime_ms": common.started.elapsed().as_millis() as u64,
             "is_ready": common.is_ready(),
-            // The value 0 stands for as many connections as descriptors allow, a number that is not known here.
+            // The value 0 means that only the limit of descriptors, which is not known here, limits
+            // connections.
             "connections_max": u32::try_from(common.connections_max()).unwrap_or(0),
             "memory_bytes": common.memory.used(),
             "memory_limit_bytes": common.memory.limit(),

@@ -51,7 +51,7 @@ const SECONDS: [Seconds; 2] = [
     ),
 ];
 
-/// Returns the number of processes in each state.
+/// Returns the number of an application's processes in each state.
 fn states(figures: &PoolFigures) -> [(&'static str, u64); 4] {
     let gauges = figures.gauges();
     [

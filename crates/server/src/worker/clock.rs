@@ -12,7 +12,7 @@ pub(super) struct WallClock {
 }
 
 impl WallClock {
-    /// Creates a clock at which it is `wall_ms` at `mono_ms`.
+    /// Creates a clock that shows `wall_ms` when the driver's time is `mono_ms`.
     pub(super) fn fixed(mono_ms: u64, wall_ms: u64) -> Self {
         Self {
             wall_minus_mono_ms: wall_ms.wrapping_sub(mono_ms),

@@ -1,4 +1,5 @@
-//! Completions of other threads for this worker: identity results and hook decisions.
+//! The inbox for results that other threads have completed for this worker: identity checks and
+//! hook decisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -42,8 +42,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Submits the turn's batch. While the archive accepts nothing, the hub holds it as far as it has room, and the
-    /// archive wakes the worker.
+    /// Submits the turn's batch. If the archive is full, the batch is kept until the archive wakes
+    /// the worker; meanwhile further records are queued in the hub, as far as it has room.
     pub(super) fn write_history(&mut self) {
         let Some(ledger) = &mut self.ledger else {
             return;
@@ -64,7 +64,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// The archive's thread has died because of a bug: only a new process can recover.
+    /// Ends the process, because the archive's thread has died due to a bug, and only a new process
+    /// can recover.
     fn archive_has_ended(&self) -> ! {
         error!(
             worker = self.index(),

@@ -16,7 +16,7 @@ pub(crate) trait WorkerApps: AppHost {
     /// Replaces the code of applications; connections remain.
     fn reload(&mut self, app_set: &AppSet, shared: &mut Context);
 
-    /// Starts the services that were held back.
+    /// Starts the services whose start was held back.
     fn start_services(&mut self);
 }
 

@@ -1,4 +1,4 @@
-//! Worker messages: receives those of other workers and the control thread, and sends those of this turn.
+//! Receives messages from other workers and the control thread, and sends this turn's messages.
 
 use std::sync::Arc;
 

@@ -164,7 +164,7 @@ impl<A: WorkerApps> WorkerState<A> {
             return;
         };
         if tls_layer.is_handshaking && !has_memory {
-            // The connection's partial handshake is freed too.
+            // The partial handshake is abandoned, so that its memory is freed too.
             tls_layer.give_up();
             self.worker
                 .shared()
@@ -189,7 +189,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.open(driver, id, bytes);
     }
 
-    /// Resumes queued handshakes, as far as the turn allows.
+    /// Resumes queued handshakes, up to the limit of steps in a turn.
     pub(super) fn resume_handshakes<D: Driver>(&mut self, driver: &mut D) {
         while self.handshakes.taken < HANDSHAKES_MAX
             && let Some(id) = self.handshakes.ids.pop_front()

@@ -11,7 +11,8 @@ use super::{WorkerApps, WorkerState};
 /// The layer between a connection's socket and its own bytes; empty for a plain connection.
 #[derive(Default)]
 pub(super) struct ConnectionTransport {
-    /// The layers share one pointer per connection: a PROXY header is complete before TLS starts.
+    /// PROXY header and TLS share one pointer: a connection has at most one of them at a time,
+    /// since the header is complete before TLS starts.
     layer: Option<Box<TransportLayer>>,
 }
 
@@ -67,7 +68,7 @@ impl ConnectionTransport {
         }
     }
 
-    /// Removes the layer, if there is one: the connection's own bytes follow.
+    /// Removes and returns the layer; all further bytes belong to the connection itself.
     pub(super) fn take(&mut self) -> Self {
         std::mem::take(self)
     }
@@ -132,7 +133,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.command_transports(driver);
     }
 
-    /// Sends bytes that the caller has counted.
+    /// Sends bytes that the caller has already added to the statistics.
     #[inline]
     pub(super) fn send<D: Driver>(&mut self, driver: &mut D, id: ConnectionId, bytes: Vec<u8>) {
         match driver.send(id, Buffer::Owned(bytes), false) {

@@ -1,6 +1,8 @@
-//! Trusted certificates of dialed connections: read on separate threads, since a worker must not wait for files.
+//! Reads the trusted certificates of dialed connections on separate threads, since a worker must
+//! not wait for files.
 //!
-//! Connections to be dialed wait here; the thread wakes the worker, which dials in its next turn.
+//! Connections wait here until their certificates are read. The thread then wakes the worker, which
+//! dials in its next turn.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};

@@ -9,7 +9,7 @@ if (data === undefined) {
   process.exit(2);
 }
 
-/** Returns to how many subscribers Veche handed the message. */
+/** Returns the number of subscribers to which Veche passed the message. */
 async function publish(channel, data) {
   const key = await readFile(new URL("api.key", import.meta.url), "utf8");
   const response = await fetch(`${API}/publish`, {

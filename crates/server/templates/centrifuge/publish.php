@@ -8,7 +8,7 @@ if ($argc !== 3) {
     exit(2);
 }
 
-/** Returns to how many subscribers Veche handed the message. */
+/** Returns the number of subscribers to which Veche passed the message. */
 function publish(string $channel, mixed $data): int
 {
     $body = @file_get_contents((getenv('VECHE_API') ?: 'http://127.0.0.1:8081/api') . '/publish', false, stream_context_create(['http' => [

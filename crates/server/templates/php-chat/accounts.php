@@ -3,7 +3,7 @@
 declare(strict_types=1);
 
 /**
- * Names and hashes of passwords, in a file of JSON. A site has a table in its database here.
+ * Stores user names and password hashes in a JSON file. A real site uses a database table instead.
  */
 final class Accounts
 {
@@ -14,14 +14,14 @@ final class Accounts
     }
 
     /**
-     * Makes an account. Returns why that is not possible, or null.
+     * Creates an account. Returns an error message, or null if it succeeds.
      */
     public function create(string $name, string $password): ?string
     {
         if (preg_match(self::NAME, $name) !== 1) {
             return 'A name has 1 to 20 letters, digits, “_” and “-”.';
         }
-        // bcrypt takes no more bytes, and none that is zero.
+        // bcrypt accepts at most 72 bytes and no zero bytes.
         if (preg_match('/^[^\0]{8,72}$/', $password) !== 1) {
             return 'A password has 8 to 72 bytes.';
         }
@@ -32,18 +32,19 @@ final class Accounts
     }
 
     /**
-     * Checks a password. Returns why the login is refused, or null.
+     * Checks a password. Returns an error message, or null if the password is correct.
      */
     public function check(string $name, string $password): ?string
     {
         $hash = $this->locked(LOCK_SH, fn (array $hashes): array => [$hashes, $hashes[$name] ?? null]);
-        // As long for a name that is not there, so that the time does not say which names are.
+        // An unknown name takes the same time, so that the response time does not reveal which
+        // names exist.
         $isRight = password_verify($password, $hash ?? '$2y$10$abcdefghijklmnopqrstuuE4vjUMQrtUZ4Au3VbPhe4mfLgWLnOa6');
         return $hash !== null && $isRight ? null : 'Wrong name or password.';
     }
 
     /**
-     * Runs a step on the hashes while no other process changes them. The step returns them as they are to be, and the
+     * Runs $step with the hashes while the file is locked. $step returns the new hashes and the
      * result.
      *
      * @param callable(array<string, string>): array{array<string, string>, ?string} $step
@@ -59,7 +60,7 @@ final class Accounts
         $before = json_decode($text, true, flags: JSON_THROW_ON_ERROR);
         [$after, $result] = $step($before);
         if ($after !== $before) {
-            // A new file in place of the old one: a crash in the middle loses no account.
+            // A new file replaces the old one, so that a crash during the write loses no account.
             file_put_contents("$this->file.new", json_encode((object) $after, JSON_THROW_ON_ERROR));
             rename("$this->file.new", $this->file);
         }

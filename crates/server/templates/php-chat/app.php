@@ -5,10 +5,10 @@
  *
  *   the page sends                        and receives
  *   {"type":"enter"}                      {"type":"room","user":"ann","people":{ID:"ann",…},"lines":[…]}
- *   {"type":"say","text":"hello"}         {"type":"say","id":…,"user":"ann","text":"hello"}, as all in the room
+ *   {"type":"say","text":"hello"}         {"type":"say","id":…,"user":"ann","text":"hello"}, like everyone in the room
  *                                         {"type":"join","id":ID,"user":"bob"}, {"type":"leave","id":ID}
  *
- * The ids of people are those of connections: a user with two tabs is there twice.
+ * People have the ids of their connections: a user with two tabs is listed twice.
  */
 
 declare(strict_types=1);
@@ -41,7 +41,7 @@ function people(Veche\App $app): object
 $app->open(fn (Veche\Connection $conn) => $conn->subscribe(ROOM));
 
 $app->message(function (Veche\Connection $conn, string $data) use ($app): void {
-    // What clients send may be anything. An exception would end the connection with 1011.
+    // Clients may send anything. An exception would close the connection with 1011.
     $message = json_decode($data, true);
     $text = is_array($message) ? $message['text'] ?? '' : '';
     switch (is_array($message) ? $message['type'] ?? '' : '') {
@@ -60,7 +60,7 @@ $app->message(function (Veche\Connection $conn, string $data) use ($app): void {
     }
 });
 
-// However it ended: a closed tab, a lost network, a logout.
+// Runs however the connection ends: a closed tab, a lost network, a logout.
 $app->close(fn (Veche\Connection $conn) => $app->publishTo(ROOM, ['type' => 'leave', 'id' => $conn->id]));
 
 // ------------------------------------------------------------------------------------------------ the login
@@ -82,7 +82,7 @@ $app->request(function (Veche\Request $request) use ($app, $accounts, $tokens): 
     if ("$request->method $request->path" === 'GET /account/me') {
         return $request->user === null ? refusal(401, '') : Veche\Response::json(['user' => $request->user]);
     }
-    // Forms of other sites can't send JSON.
+    // HTML forms on other sites can't send JSON.
     if ($request->method !== 'POST' || $request->header('Content-Type') !== 'application/json') {
         return refusal(400, 'a POST with JSON, please');
     }
@@ -90,7 +90,8 @@ $app->request(function (Veche\Request $request) use ($app, $accounts, $tokens): 
     [$name, $password] = [$form['name'] ?? null, $form['password'] ?? null];
     switch ($request->path) {
         case '/account/logout':
-            // The browser forgets the token. invalidateUserTokens() would end copies of it too, on all devices.
+            // The browser deletes the token. invalidateUserTokens() would also revoke copies on all
+            // devices.
             if ($request->user !== null) {
                 $app->client()->disconnect($request->user);
             }

@@ -9,7 +9,7 @@ if (data === undefined) {
   process.exit(2);
 }
 
-/** Returns to how many connections Veche handed the message. */
+/** Returns the number of connections to which Veche passed the message. */
 async function push(user, data) {
   const key = await readFile(new URL("api.key", import.meta.url), "utf8");
   const response = await fetch(`${API}/push`, {

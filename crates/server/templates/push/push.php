@@ -8,7 +8,7 @@ if ($argc !== 3) {
     exit(2);
 }
 
-/** Returns to how many connections Veche handed the message. */
+/** Returns the number of connections to which Veche passed the message. */
 function push(string $user, mixed $data): int
 {
     $body = @file_get_contents((getenv('VECHE_API') ?: 'http://127.0.0.1:8081/api') . '/push', false, stream_context_create(['http' => [

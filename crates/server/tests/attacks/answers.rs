@@ -20,7 +20,7 @@ const LIMIT_KIB: u64 = 64 << 10;
 /// The tolerated excess: data written between two memory readings, and memory released late.
 const OVER_KIB: u64 = 32 << 10;
 
-/// How much more memory than before the attack the server may still use afterwards.
+/// The tolerated growth of memory that remains after the attack.
 const GIVEN_BACK_KIB: u64 = 12 << 10;
 
 const ROUTES: &str = "[[route]]\npath = \"/centrifuge\"\nhandler = \"centrifuge\"\n\
@@ -34,7 +34,7 @@ const PUBLICATIONS: usize = 20_000;
 const LIMITS: &str =
     "history_answer_max = 20_000\nwrite_timeout = \"10s\"\nheader_timeout = \"2s\"";
 
-/// The number of attackers, and of the clients of each.
+/// The number of attackers, and the number of clients per attacker.
 const ATTACKERS: usize = 4;
 const CLIENTS: usize = 75;
 
@@ -46,7 +46,8 @@ fn say(socket: &mut TcpStream, command: &Value) {
     socket.write_all(&frame).expect("the server reads");
 }
 
-/// Connects a client and subscribes it to the channel `long:1`; `more` has further fields of the command.
+/// Connects a client and subscribes it to the channel `long:1`; `more` holds additional fields of
+/// the subscribe command.
 fn join(socket: &mut TcpStream, more: &Value) {
     say(socket, &json!({ "id": 1, "connect": {} }));
     let mut subscribe = json!({ "channel": "long:1" });
@@ -74,7 +75,7 @@ fn fill(server: &Server) {
     lines.finish();
 }
 
-/// Returns the next message, of any number of frames.
+/// Returns the next message, which may consist of several frames.
 fn message(socket: &mut TcpStream) -> Vec<u8> {
     let mut message = Vec::new();
     loop {
@@ -112,8 +113,8 @@ fn on_both(attempt: impl Fn(&Target<'_>) + Sync) {
     }
 }
 
-/// Three hundred clients request the whole history once and read nothing. A client that reads gets all of it in the
-/// meantime.
+/// Three hundred clients request the whole history once and read nothing. Meanwhile, a client that
+/// reads receives all of it.
 #[test]
 fn unread_histories() {
     let history = json!({ "id": 3, "history": { "channel": "long:1", "limit": -1 } });
@@ -155,7 +156,7 @@ fn unread_presences() {
     });
 }
 
-/// Clients recover from the position with the most to recover, with deltas and a filter, and read nothing.
+/// Clients recover 300 publications, some with deltas or a filter, and read nothing.
 #[test]
 fn unread_recoveries() {
     let since = PUBLICATIONS - 300;
@@ -235,7 +236,8 @@ fn outboxes_up_to_the_memory_limit() {
         server.log().contains("memory_limit is reached")
     });
     assert!(peak > LIMIT_KIB, "{peak} KiB: nothing was published");
-    // `memory_limit` does not count file pages, but the measured peak does: they are part of `before`.
+    // The measured peak includes file pages, which `memory_limit` does not count, so `before` is
+    // added to the limit.
     assert!(
         peak <= before + LIMIT_KIB + OVER_KIB,
         "{before} KiB grew to {peak}"

@@ -33,7 +33,7 @@ fn posts(bodies: &[String]) {
             files: &[("app.lua", APP)],
             ..Options::default()
         },
-        // The memory of four bodies of a megabyte each, and of the tables that are made from one of them.
+        // The memory of four bodies of a megabyte each, and of the tables created from one of them.
         memory_mib_max: 96,
         ..Attack::default()
     };
@@ -62,7 +62,7 @@ fn names_that_collide() {
     };
     posts(&[
         names(&|n| format!("k{n}")),
-        // Hashes that use only the ends and the middle of a name give all of these names the same value.
+        // These names collide in a hash function that reads only the ends and the middle of a name.
         names(&|n| format!("aaaaaaaa{n:08}aaaaaaaaaaaaaaaaaaaaaaaa")),
         names(&|n| format!("aaaaaaaaaaaaaaaaaaaaaaaa{n:08}aaaaaaaa")),
     ]);
@@ -106,7 +106,7 @@ const GROWING: &str = "local veche = require 'veche'\n\
     end\n\
     return app\n";
 
-/// The `memory_limit` of the server; its script grows to twice as much.
+/// The server's `memory_limit`. The script tries to allocate twice as much.
 const LIMIT_MIB: u64 = 96;
 /// The tolerated excess: the growth of one VM in one run.
 const OVER_MIB: u64 = 24;

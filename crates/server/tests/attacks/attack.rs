@@ -38,7 +38,8 @@ pub(crate) static ALONE: Mutex<()> = Mutex::new(());
 const LIMITS: &str = "header_timeout = \"500ms\"\nhandshake_timeout = \"500ms\"\n\
     keep_alive_timeout = \"500ms\"\nwrite_timeout = \"500ms\"\n";
 
-/// The most turns of an idle worker between two checks: those that the checks cause, and those of memory maintenance.
+/// The maximum number of turns of an idle worker between two checks. The checks and memory
+/// maintenance cause turns.
 const TURNS_AT_REST_MAX: f64 = 40.0;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
@@ -69,7 +70,8 @@ pub(crate) struct Attack<'a> {
     pub(crate) memory_mib_max: u64,
     /// The driver of both servers.
     pub(crate) io: &'static str,
-    /// Whether clients that reconnect each time have to be served as well as those that stay.
+    /// Whether there are also clients that reconnect for each message; they must be served in time
+    /// too.
     pub(crate) has_newcomers: bool,
 }
 
@@ -121,7 +123,8 @@ impl<'s> Target<'s> {
 }
 
 impl Attack<'_> {
-    /// Runs `attempt` repeatedly in every attacker; see the module's text.
+    /// Runs `attempt` repeatedly in every attacker, and checks the requirements that the module
+    /// documentation describes.
     #[track_caller]
     pub(crate) fn run(&self, attempt: impl Fn(&Target<'_>, &mut Rng) + Sync) {
         let _alone = ALONE.lock();
@@ -198,7 +201,7 @@ impl Attack<'_> {
             ended,
         };
 
-        // After the attack the server keeps no state of it.
+        // After the attack the server keeps no state of the attackers.
         attacked.await_connections(bystanders.count());
         until("descriptors to be closed", || {
             process::descriptors(pid) <= before.0

@@ -28,7 +28,7 @@ pub(crate) struct Waits {
     p99: Duration,
     /// The maximum, which may also be a pause of the machine; only displayed.
     worst: Duration,
-    /// The 99th percentile of a connection, its handshake and first echo, if there were any.
+    /// The 99th percentile of the latency of newcomers: connection, handshake and first echo.
     newcomers_p99: Duration,
 }
 
@@ -46,7 +46,7 @@ impl Waits {
     }
 }
 
-/// The number of waits of a new client: accept, upgrade, echo.
+/// The round trips of a new client: accept, upgrade, echo.
 const ANEW_TRIPS: u32 = 3;
 
 impl Bystanders {

@@ -29,7 +29,8 @@ fn connections_that_come_and_go() {
 #[test]
 fn channels_by_the_thousand() {
     let attack = Attack {
-        // Some thousand channels exist at a time: their names, the tables of channels, and spare room of the tables.
+        // The memory of some thousand concurrent channels: their names, the tables of channels, and
+        // spare room of the tables.
         memory_mib_max: 24,
         ..Attack::default()
     };

@@ -38,7 +38,8 @@ fn fragments_of_a_byte_without_end() {
     fragments_of(b"x");
 }
 
-/// The maximum number of fragments on many connections, with pings between them, and never the last.
+/// Many connections send the maximum number of fragments of a message, then a ping, but never the
+/// final fragment.
 #[test]
 fn fragments_up_to_the_limit() {
     let route = "[[route]]\npath = \"/patient\"\nhandler = \"echo\"\nfragments_max = 100_000";
@@ -148,7 +149,7 @@ fn pings_with_reading() {
     });
 }
 
-/// The server ignores what a client sends after a Close frame, however much it is.
+/// The server ignores everything that a client sends after a Close frame.
 #[test]
 fn a_close_and_a_gigabyte_more() {
     let more = frame(BINARY, &[b'x'; 60_000]).repeat(16);

@@ -105,7 +105,7 @@ fn a_long_head_byte_by_byte() {
             return;
         }
         for _ in 0..50_000 {
-            // The loop ends with the header timeout at the latest.
+            // The header timeout bounds this loop.
             if !target.lasts() || socket.write_all(b"y").is_err() {
                 break;
             }
@@ -114,8 +114,9 @@ fn a_long_head_byte_by_byte() {
     });
 }
 
-/// A packet for each line of a head, on many connections, without end. With occasional pauses, since full windows of
-/// such packets cost the kernel ten milliseconds per receive, whatever the server does.
+/// Sends a separate packet for each line of a head, endlessly, on many connections. The pauses are
+/// needed because full windows of such packets cost the kernel ten milliseconds per receive,
+/// regardless of the server.
 #[test]
 fn heads_that_never_end() {
     let attack = Attack::default();

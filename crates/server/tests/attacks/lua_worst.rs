@@ -1,13 +1,15 @@
-//! The calls of Lua functions that take longest, each repeated by handlers until they are stopped, beside a client of
-//! another route on the same worker.
+//! The slowest calls of Lua functions: handlers repeat each call until they are stopped, while a
+//! client uses another route on the same worker.
 //!
-//! The rows are those of the tests of `veche-script`, which measure the CPU time and the memory of single handlers. Here
-//! the whole server is measured: the longest round trip of an echo, and the peak of the process's memory. An idle server
-//! that is measured at the same time shows how long the machine itself makes an echo wait, and the kernel reports for how
-//! much of the time in which the worker was runnable it had a core: the bound is scaled by that.
+//! The calls are listed in the tests of `veche-script`, which measure the CPU time and the memory
+//! of single handlers. These tests measure the whole server: the longest round trip of an echo, and
+//! the peak of the process's memory. An idle server is measured at the same time: its round trips
+//! are the machine's own delay. The kernel reports for what share of its runnable time the worker
+//! had a core; the bound is scaled by that share.
 //!
-//! Without `VECHE_ATTACK_SECONDS` only some rows run. `VECHE_TEST_BIN` names an optimised build of the server, for which
-//! the bounds are those of the guide. `--nocapture` shows the table of all rows, for bench/results.
+//! Without `VECHE_ATTACK_SECONDS` only some calls are measured. `VECHE_TEST_BIN` names an optimised
+//! build of the server, which must keep the bounds of the guide. `--nocapture` prints a table of
+//! all calls, for bench/results.
 
 #[path = "../../../script/tests/costs/worst.rs"]
 mod worst;
@@ -23,27 +25,28 @@ use crate::raw::{CLOSE, TEXT, connect, frame, handshake, hear, status};
 use crate::support::{Server, Setup, Socket, chosen_io, now, process};
 use worst::{WORST, Worst};
 
-/// The CPU time after which a handler is stopped, and the memory of its VM: the defaults.
+/// The default CPU time after which a handler is stopped, and the default memory limit of its VM.
 const BUDGET: Duration = Duration::from_millis(20);
 const MEMORY_MIB: u64 = 64;
 
-/// How much longer than the budget a client may wait, in addition to what one of the idle server waits.
+/// The tolerated wait of a client, in addition to the budget and to the wait of the idle server's
+/// client.
 const LATER_MAX: Duration = Duration::from_millis(25);
 
-/// The same in a test build, which has LuaJIT's assertions and little optimisation, and runs on machines that are
-/// shared: the limit for one handler in the tests of `veche-script`.
+/// The same for a test build, which is less optimised, contains LuaJIT's assertions, and runs on
+/// shared machines. It equals the limit for one handler in the tests of `veche-script`.
 const LATER_MAX_IN_TESTS: Duration = Duration::from_millis(80);
 
 /// The memory that the process may use in addition to the VM's limit.
 const EXCESS_MIB_MAX: u64 = 16;
 
-/// Further memory of functions whose data wait outside the VM until the handler waits: 64 MiB, a limit of the guide, and
-/// half of that while the buffer that holds them grows.
+/// Additional memory for functions whose data stay outside the VM until the handler suspends: the
+/// guide's limit of 64 MiB, and half of that while the buffer grows.
 const SENT_MIB_MAX: u64 = 96;
 const SENDING: &[&str] = &["conn:send", "veche.publish", "veche.push"];
 
-/// Functions with a wider bound of their own: the first of their names, the longer wait, the further memory in MiB, and
-/// the reason, which the table shows.
+/// Functions with wider bounds: the first name of the row, the additional wait, the additional
+/// memory in MiB, and the reason, which the table shows.
 const EXCEPTIONS: &[(&str, Duration, u64, &str)] = &[
     (
         "queue:try_push",
@@ -65,7 +68,8 @@ const EXCEPTIONS: &[(&str, Duration, u64, &str)] = &[
     ),
 ];
 
-/// Functions of which the last row runs without `VECHE_ATTACK_SECONDS`: those that took longest once.
+/// The functions that were slowest in a full run. Without `VECHE_ATTACK_SECONDS` only the last row
+/// of each is measured.
 const QUICK: &[&str] = &[
     "string.upper",
     "table.concat",
@@ -82,17 +86,20 @@ const QUICK: &[&str] = &[
 const ROW: Duration = Duration::from_secs(1);
 const ROW_QUICK: Duration = Duration::from_millis(400);
 
-/// Between two echoes of a client.
+/// The pause between two echoes of a client.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Measurements of a row, of which the best counts: the machine may pause.
+/// The maximum number of measurements of a row: it is repeated until one is within the bound, since
+/// the machine may pause.
 const TRIES: u32 = 5;
 
 const WORKER: &str = "worker 0";
 
-/// Repeats a call until it is stopped; a mistake in a row is reported.
+/// Returns a script that repeats a call until it is stopped, and reports a programming error in the
+/// call to the client.
 fn script((_, setup, call): &Worst) -> String {
-    // A server loads scripts twice, to check them and to run them, and keeps the rows of the first time.
+    // The server loads a script twice, first to check it and then to run it. The rows inserted by
+    // the check persist, so an insert would fail the second time.
     let setup = setup.replace("batch:insert", "batch:upsert");
     format!(
         "local veche = require 'veche'
@@ -123,9 +130,9 @@ fn server(script: &str) -> Server {
     Server::serving(setup, &routes, &[("app.lua", script)])
 }
 
-/// Has handlers started until a time. Returns how many were stopped.
+/// Starts handlers until `until`. Returns how many of them were stopped.
 fn attack(server: SocketAddr, until: Instant) -> u32 {
-    // The client would have a machine of its own.
+    // A real client uses another machine, so this thread has a lower priority than the server.
     let _ = rustix::process::nice(10);
     let mut stopped = 0;
     while now() < until {
@@ -148,9 +155,9 @@ fn attack(server: SocketAddr, until: Instant) -> u32 {
                 Some((_, text)) if text.starts_with(b"mistake") => {
                     panic!("{}", String::from_utf8_lossy(&text))
                 }
-                // What the handler has sent.
+                // A message that the handler has sent.
                 Some(_) => {}
-                // A handler may wait, such as for its publications to be taken.
+                // The handler may be suspended, for example until its publications are accepted.
                 None => break,
             }
         }
@@ -171,12 +178,12 @@ fn worst_trip(client: &mut Socket, until: Instant) -> Duration {
     worst
 }
 
-/// One measurement of a row.
+/// One measurement of a row of the table.
 struct Measured {
-    /// The longest round trips of both servers.
+    /// The longest round trips of the server under test and of the idle server.
     here: Duration,
     beside: Duration,
-    /// The share of a core that the worker got.
+    /// The share of its runnable time in which the worker had a core.
     share: f64,
     stopped: u32,
 }
@@ -234,8 +241,8 @@ fn is_optimised() -> bool {
     std::env::var_os("VECHE_TEST_BIN").is_some() || !cfg!(debug_assertions)
 }
 
-/// Measures a row, again if the bound is exceeded. Prints its line of the table, and returns it if the row is over a
-/// bound.
+/// Measures a row, repeatedly while the bound is exceeded. Prints the row's line of the table;
+/// returns the line if the row still exceeds a bound.
 fn measure(row: &Worst, idle: &Server) -> Option<String> {
     let (names, _, call) = row;
     let server = server(&script(row));

@@ -30,7 +30,7 @@ pub(crate) fn connect(to: SocketAddr) -> TcpStream {
     connect_with(to, |_| {})
 }
 
-/// Connects with a prepared socket.
+/// Connects with a socket that `prepare` has configured.
 pub(crate) fn connect_with(to: SocketAddr, prepare: impl FnOnce(&socket2::Socket)) -> TcpStream {
     let mut rng = Rng::new();
     let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
@@ -48,8 +48,8 @@ pub(crate) fn connect_with(to: SocketAddr, prepare: impl FnOnce(&socket2::Socket
     socket.into()
 }
 
-/// Limits the kernel's buffer and the packet size to that of the internet: with loopback's packets of 64 KiB the
-/// server's kernel would hold megabytes for each connection.
+/// Limits the kernel's receive buffer, and the packet size to that of the internet: with loopback's
+/// packets of 64 KiB the server's kernel would hold megabytes for each connection.
 pub(crate) fn narrow(socket: &socket2::Socket) {
     socket.set_recv_buffer_size(4096).expect("a socket");
     socket.set_tcp_mss(1460).expect("a socket");

@@ -63,8 +63,8 @@ fn slow_bodies() {
     });
 }
 
-/// A large file, requested ten times at once and not read. All requests arrive at once, and a bystander waits until
-/// each was served: a debug build takes a quarter of a millisecond for one.
+/// A large file is requested ten times at once on each connection and not read. Bystanders
+/// wait while the worker serves the requests: a debug build needs a quarter of a millisecond each.
 #[test]
 fn unread_answers() {
     let page = "x".repeat(4 << 20);
@@ -86,8 +86,8 @@ fn unread_answers() {
             let _ = socket.write_all(&request);
         }
         target.outlast();
-        // The server closes the connections after `write_timeout`, which is shorter than the attack; those that are
-        // left are closed here.
+        // The server closes the connections after `write_timeout`, which is shorter than the
+        // attack. The remaining ones are closed here.
         target.landed();
     });
 }

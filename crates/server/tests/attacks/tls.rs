@@ -1,5 +1,5 @@
-//! TLS attacks: handshakes that cost the server more than the client, handshakes that never end, and attacks after
-//! them.
+//! TLS attacks: handshakes that cost the server more than the client, handshakes that never end,
+//! and attacks after a handshake.
 //!
 //! The bystanders use a listener of the same worker without TLS.
 
@@ -218,7 +218,8 @@ fn garbage_after_the_handshake() {
     });
 }
 
-/// Each byte is sent in a TLS record of its own, which costs the server 22 more bytes and a decryption.
+/// Each byte is sent in a separate TLS record, which costs the server 22 more bytes and a
+/// decryption.
 #[test]
 fn records_of_a_byte() {
     let whole = Whole::new();
@@ -245,7 +246,8 @@ fn records_of_a_byte() {
     });
 }
 
-/// A key update for every record (RFC 8446, section 4.6.3): clients with too many are disconnected, or served.
+/// A key update for every record (RFC 8446, section 4.6.3): clients that send too many are either
+/// disconnected or served.
 #[test]
 fn keys_that_change_without_end() {
     let whole = Whole::new();
@@ -270,7 +272,7 @@ fn keys_that_change_without_end() {
     });
 }
 
-/// Clients send TLS records endlessly, as many clients as in the other floods.
+/// As many clients as in the other floods send TLS records endlessly.
 #[test]
 fn records_as_fast_as_they_go() {
     let whole = Whole::new();

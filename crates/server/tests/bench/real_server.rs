@@ -185,7 +185,8 @@ fn chaos_adds_up() {
     assert!(count("away") > 0 && count("delivered") > count("expected") / 2);
 }
 
-/// Clients that are cut off all the time recover, and no publication is excused.
+/// Clients that are disconnected repeatedly recover all publications; with a short history, losses
+/// are reported.
 #[test]
 fn a_reconnecting_client_misses_nothing() {
     let routes = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\

@@ -26,7 +26,7 @@ fn play(script: &str, url: &str, more: &[&str]) -> Outcome {
 }
 
 impl Outcome {
-    /// Returns a figure of an action.
+    /// Returns one figure of a script's action from the report.
     #[track_caller]
     fn action(&self, name: &str, figure: &str) -> u64 {
         let actions = self.at("/script/actions").as_array();

@@ -56,7 +56,7 @@ fn networks_that_are_not_let_in_are_closed_before_they_speak() {
         // A reload admits one client and excludes the other; open connections stay.
         server.configure(&options("allow = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
-        // Workers apply a reload one after the other, so the test waits for all of them.
+        // Workers apply a reload one after another, so the test waits for all of them.
         until("other clients to be rejected", || {
             is_closed(TcpStream::connect(server.public).expect("a connection"))
         });
@@ -94,7 +94,8 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
         assert_eq!(status_of_handshake(&server, "/office", ""), 403);
         assert_eq!(turned_away(&server, "network"), 3.0);
 
-        // A malformed entry in front does not hide the entry of the nearest proxy, whose client is denied.
+        // A malformed first entry does not hide the entry of the nearest proxy, which names a
+        // denied client.
         let mut http = Http::connect(server.public);
         http.raw(
             b"GET /whoami HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: \xff, 192.0.2.66\r\n\r\n",
@@ -150,8 +151,8 @@ fn the_proxys_own_header_is_the_only_one_that_counts() {
 #[test]
 fn a_foreign_name_for_loopback_is_not_answered() {
     on_all(|setup| {
-        // The tests allow every host name unless `listen` has the word `hosts`; a comment with it leaves the server's
-        // default.
+        // The test server allows every host name unless `listen` contains the word `hosts`. A
+        // comment with that word keeps the server's default.
         for (listen, named, expected) in [
             ("# hosts: the default", "localhost:8080", 200),
             ("# hosts: the default", "127.0.0.1", 200),
@@ -388,7 +389,7 @@ fn a_reload_reaches_connections_that_are_kept() {
         });
         server.await_connections(0);
 
-        // A client that is no longer allowed gets no response, on an open connection either.
+        // A client that the reload denies gets 403 even on a connection that is already open.
         let mut http = kept();
         server.configure(&options("deny = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);

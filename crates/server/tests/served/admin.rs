@@ -51,7 +51,8 @@ fn the_page_is_there_and_opens_by_its_own_key_only() {
             let path = format!("/admin/{name}");
             assert_eq!(get(server.internal, &path).status, 200, "{name}");
         }
-        // Dot segments are resolved first: these are the API, which requires its key, and a file of the page.
+        // Dot segments are resolved first, so these paths lead to the API, which requires its key,
+        // and to a file of the page.
         assert_eq!(get(server.internal, "/admin/../api/info").status, 401);
         assert_eq!(get(server.internal, "/admin/vendor/../app.js").status, 200);
         assert_eq!(get(server.internal, "/admin/..%2fapp.js").status, 404);
@@ -209,7 +210,7 @@ fn a_reload_brings_the_page_and_its_keys_and_takes_them_away() {
         let answer = server.ask("reload").expect("an answer");
         assert_eq!(answer["ok"], true, "{answer}");
     };
-    // Workers apply the reload one after the other, and each connection may reach another worker.
+    // Workers apply the reload one after another, and each connection may reach another worker.
     let everywhere =
         |status: u16| (0..12).all(|_| post(server.internal, "figures", KEY, "").status == status);
     reload(ADMIN);

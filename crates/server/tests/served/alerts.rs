@@ -52,8 +52,8 @@ fn prometheus_finds_nothing_wrong_with_the_metrics() {
     );
 }
 
-/// Asserts the number of crash-loop alerts that fire after the last of these values of the restarts counter, which are
-/// seven seconds apart.
+/// Asserts the number of crash-loop alerts that fire after the last value of `restarts`: values of
+/// the restarts counter, seven seconds apart.
 #[track_caller]
 fn fires(server: &Server, restarts: &[u64], expected: u32) {
     let values: Vec<String> = restarts.iter().map(u64::to_string).collect();

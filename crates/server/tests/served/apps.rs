@@ -1,4 +1,5 @@
-//! Lua applications on the real server: beside other connections, isolated, and replaced while they run.
+//! Lua applications on the real server: they run beside other connections, are isolated, and are
+//! replaced while they run.
 
 use rustix::process::Signal;
 use serde_json::json;

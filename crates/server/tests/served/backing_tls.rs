@@ -1,4 +1,4 @@
-//! `veche.mysql` and `veche.redis` over TLS: real servers with certificates of the test's own.
+//! `veche.mysql` and `veche.redis` over TLS: real servers with certificates that the test creates.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! At the connection limit, and without free descriptors, new clients wait, no worker spins, and clients are served.
+//! At the connection limit, or without free descriptors, new clients wait, no worker spins, and
+//! existing clients are served.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -76,7 +77,7 @@ fn one_address_has_its_share() {
                 ..Options::default()
             },
         );
-        // The back end is not counted: its address stands for all clients.
+        // Connections of the back end are not counted, since they all have the same address.
         let mut back_ends: Vec<Lines> = (0..10).map(|_| Lines::connect(server.push)).collect();
         for lines in &mut back_ends {
             assert_eq!(
@@ -99,7 +100,8 @@ fn one_address_has_its_share() {
     });
 }
 
-/// The connection limit follows the descriptor limit at the start, and twice as many clients do no harm.
+/// The connection limit is derived from the descriptor limit at startup; twice as many clients do
+/// no harm.
 #[test]
 fn few_descriptors_are_enough() {
     on_all(|setup| {

@@ -63,8 +63,8 @@ fn commands_of_a_batch_see_what_those_before_have_done() {
             let mut ann = Socket::open(server.public, &format!("/push?user={user}"));
             let say = |data: &str| json!({ "publish": { "channel": channel, "data": data } });
             let one = json!({ "user": user, "channel": channel });
-            // The publication is still in flight to the subscriber when the batch is answered; it arrives before those
-            // of the next batch.
+            // The publication is still in flight to the subscriber when the batch is answered; it
+            // arrives before the publications of the next batch.
             let answer = batch(&server, json!([{ "subscribe": one }, say("one")]));
             assert_eq!(answer[1]["publish"]["handed"], 1, "{answer}");
             assert_eq!(ann.text(), "one");
@@ -89,7 +89,7 @@ fn commands_of_a_batch_see_what_those_before_have_done() {
 fn removed_subscribers_miss_publications_after_the_response() {
     on_all(|setup| {
         let server = start(setup);
-        // Each caller stays with a worker; of several pairs of caller and subscriber most involve two workers.
+        // Each caller keeps its worker, so most pairs of caller and subscriber involve two workers.
         let mut callers: Vec<_> = (0..4).map(|_| Http::connect(server.internal)).collect();
         for n in 0..60 {
             let (user, channel) = (format!("ann{n}"), format!("room:{n}"));

@@ -109,7 +109,7 @@ fn a_flood_of_logins_holds_up_neither_logins_nor_messages() {
         hear(&mut ann, |message| message["id"] == 3);
     }
 
-    // A correct password is admitted, or refused at once with a retry.
+    // A login with the correct password succeeds, or is refused at once and may be retried.
     let mut tries = 0;
     loop {
         tries += 1;

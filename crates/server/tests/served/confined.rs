@@ -59,7 +59,8 @@ fn the_confined_process_serves_ports_bound_by_root() {
     echo.say("a");
     assert_eq!(echo.text(), "a");
 
-    // The folder belongs to root, so log files are given to the server's user, also when they are reopened.
+    // The folder belongs to root, so the server's user is made the owner of each log file,
+    // including reopened ones.
     let logs = server.folder.join("logs");
     let text = |name: &str| fs::read_to_string(logs.join(name)).unwrap_or_default();
     let is_written = || {
@@ -117,7 +118,7 @@ fn a_server_in_its_sandbox_does_all_its_work() {
     let prepared = |folder: &std::path::Path| {
         fs::create_dir_all(folder.join("logs")).expect("a folder");
         if is_root() {
-            // The server process of root is confined too.
+            // A server process that runs as root is confined too.
             chown(folder.join("logs"), Some(0), Some(0)).expect("ours");
         }
     };
@@ -141,7 +142,7 @@ fn a_server_in_its_sandbox_does_all_its_work() {
     assert_eq!(get(server.internal, "/metrics").status, 200);
 }
 
-/// The server process has to be able to store ordered certificates, even in a folder of root's.
+/// The server process must be able to store ACME certificates, even in a folder owned by root.
 #[test]
 fn the_cache_of_certificates_is_given_to_the_user() {
     if !is_root() {
@@ -168,7 +169,7 @@ fn the_cache_of_certificates_is_given_to_the_user() {
     assert_eq!(fs::metadata(&server.folder).expect("there").uid(), 0);
 }
 
-/// Scripts may save in one folder only, which the error names.
+/// Scripts may save files in one folder only; the error message names it.
 #[test]
 fn tables_are_saved_in_a_sandbox_where_the_config_says() {
     let app = r#"

@@ -34,7 +34,8 @@ fn metrics_of(expression: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| word.starts_with("veche_") || word.starts_with("process_"))
 }
 
-/// Returns the name of a metric's family on `/metrics`: that of its samples, except for histograms.
+/// Returns the metric family of a sample name: the name itself, or the name without its suffix for
+/// a histogram.
 fn family(name: &str, kinds: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let plain =
         Some(name).filter(|name| matches!(kinds(name).as_deref(), Some("counter" | "gauge")));

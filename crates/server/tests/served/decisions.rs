@@ -49,7 +49,7 @@ struct Log {
 }
 
 impl Log {
-    /// Starts `veche log` and waits until it follows the user, who opens sessions until then.
+    /// Starts `veche log` and opens sessions of the user until the command reports the first one.
     fn about(server: &Server, user: &str, arguments: &[&str]) -> Self {
         let mut child = server
             .command(&[&["log"], arguments].concat())

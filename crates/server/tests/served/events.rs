@@ -149,7 +149,8 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
             .collect();
         let lost = || Metrics::scrape(server.internal).sum("veche_events_lost_total", &[]);
         until("some to be lost", || lost() > 0.0);
-        // A rejected batch that reports lost events: the next one reports them again, and its own.
+        // The rejected batch reports lost events: a later batch reports them again, together with
+        // the events of the rejected batch.
         let is_rejected = AtomicBool::new(false);
         back_end.set_answer(move |_| match is_rejected.swap(true, Ordering::Relaxed) {
             false => answer(400, "", ""),

@@ -35,7 +35,8 @@ fn echo() {
     });
 }
 
-/// Runs the folders that `veche new` creates, with those of their back ends whose languages are installed.
+/// Runs the projects that `veche new` creates, and their back ends in the languages that are
+/// installed.
 #[test]
 fn templates_with_back_ends() {
     for (template, program, to, handed) in [
@@ -99,7 +100,7 @@ impl Guest {
             (&json!("joined"), &json!(nick))
         );
         guest.id = joined["id"].clone();
-        // The client receives its own join too, like all in the room.
+        // The client receives its own join too, like everyone in the room.
         assert_eq!(guest.hear(), guest.event("join", nick));
         guest
     }
@@ -123,7 +124,7 @@ fn chat_of_a_room() {
     on_all(|setup| {
         let server = example(setup, "rooms");
         page(&server, "<title>Chat</title>");
-        // The guests are enough for each of three workers to have some.
+        // There are enough guests for each of three workers to have some.
         let names = ["Анна", "Boris", "c", "d", "e", "f"];
         let mut guests: Vec<Guest> = Vec::new();
         for nick in names {
@@ -226,7 +227,8 @@ fn chat_refuses_bad_names_and_lives_with_bad_messages() {
 
 #[test]
 fn rest_api() {
-    // With one worker, since the notes are in the memory of a worker, as the configuration explains.
+    // Uses one worker, since the notes are stored in a worker's memory, as the configuration
+    // explains.
     for setup in setups().filter(|setup| setup.workers == 1) {
         let server = example(setup, "rest-api");
         let mut http = Http::connect(server.public);
@@ -353,7 +355,8 @@ fn push_backends_of_the_shape_of_swoole() {
         for user in &mut users {
             user.say("tester01");
         }
-        // The server does not confirm a user's name, so an order may be sent before the name is known, and is repeated.
+        // The server does not confirm a user's name, so an order may precede the name; the order is
+        // repeated until it arrives.
         for user in &mut users {
             until("the user is known", || {
                 anyone.say(ORDER);

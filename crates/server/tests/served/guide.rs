@@ -1,4 +1,4 @@
-//! The Lua guide: each of its applications runs, and each row of its table of waits is true.
+//! The Lua guide: each of its applications runs, and each row of its table about waiting is true.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};

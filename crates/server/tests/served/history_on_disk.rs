@@ -222,7 +222,8 @@ fn a_folder_has_one_server() {
     let printed = String::from_utf8_lossy(&output.stderr);
     let why = format!("kept belongs to another running process ({})", server.pid());
     assert!(printed.contains(&why), "{printed}");
-    // A history on disk has one owner, so there is no upgrade either; the refusal is logged and reported.
+    // A history on disk has one owner, so an upgrade is refused; the refusal is logged and
+    // reported.
     let answer = server.ask("upgrade").expect("an answer");
     assert_eq!(answer["ok"], false);
     let error = answer["error"].to_string();
@@ -441,7 +442,8 @@ fn publish_until(server: &Server, channel: &str, is_over: &AtomicBool) -> BTreeM
     }
 }
 
-/// Follows a channel to the 0, reconnecting as needed; returns everything received by offset.
+/// Follows a channel until it receives 0, reconnecting as needed; returns everything received by
+/// offset.
 fn follow(server: &Server, channel: &str, start: &str) -> Vec<(u64, u64)> {
     let (epoch, _) = start.split_once(':').expect("a position");
     let mut received: Vec<(u64, u64)> = Vec::new();
@@ -500,8 +502,8 @@ fn read(server: &Server, channel: &str, since: &str) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Asserts that acknowledged publications are at their offsets, and that the received ones match the history: complete,
-/// once and in order.
+/// Asserts that acknowledged publications are at their offsets, and that the received publications
+/// match the history: complete, once and in order.
 fn compare(
     server: &Server,
     channel: &str,

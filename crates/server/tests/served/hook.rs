@@ -275,7 +275,7 @@ fn a_slow_back_end_does_not_delay_other_clients() {
     });
 }
 
-/// Returns the result of a handshake that waits for the back end while this call is made.
+/// Makes an API call while a handshake waits for the back end. Returns the status of the handshake.
 fn command_while_waiting(
     setup: Setup,
     method: &str,

@@ -227,7 +227,7 @@ fn events_follow_channels_on_all_workers() {
                 assert_eq!(event(http), format!("data: {round}\ndata: second line\n\n"));
             }
         }
-        // A disconnect is noticed at the latest when something is sent.
+        // The server notices a disconnect at the next send, if not before.
         drop(listeners);
         until("their handlers to end", || {
             let _ = back_end.request("POST", "/web/publish/news", "", b"anybody?");

@@ -1,4 +1,4 @@
-//! `veche.http` on the real server, with its own HTTP, nginx's, and a silent server.
+//! `veche.http` on the real server, with Veche itself, nginx and a silent server as targets.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -93,7 +93,8 @@ struct Silent {
 }
 
 impl Silent {
-    /// `greeting` is sent for each request; then nothing more.
+    /// Starts a server that sends `greeting` at the first data of each connection, and then nothing
+    /// more.
     fn new(greeting: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");

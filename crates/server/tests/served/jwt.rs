@@ -119,7 +119,8 @@ fn a_token_identifies_the_client_in_every_accepted_place() {
         for socket in &mut sockets {
             assert_eq!(socket.text(), "hello");
         }
-        // A token offered as a subprotocol is never selected; another offered one is.
+        // The server never selects a subprotocol that contains a token; it selects another one if
+        // the client offers any.
         for (offered, chosen) in [
             (format!("chat, bearer.{ann}"), Some("chat")),
             (format!("bearer.{ann}, chat, more"), Some("chat")),
@@ -306,7 +307,8 @@ fn an_issuer_changes_its_keys_and_may_be_away() {
             count(&server, "veche_jwks_refreshes_total", "outcome=\"fetched\"") == 1.0
         });
 
-        // A token with the new key triggers a refresh; the old key is gone then.
+        // A token with the new key triggers a refresh, after which the old key is no longer
+        // accepted.
         let set = new.set();
         issuer.set_answer(move |_| answer(200, "", &set));
         assert_eq!(status(&server, &new.token(&claims("ann"))), 101);
@@ -515,7 +517,8 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
             Seen::Close(Some(3005), "connection expired".to_owned())
         );
         assert_eq!(pushed.closed(), 3005);
-        // The first token of the renewed session expired before the tokens of the others.
+        // The renewed session stays open, although its first token expired before the tokens of the
+        // closed sessions.
         assert!(renewed.is_alive());
         until("the application to be told", || {
             server.log().contains("3005 connection expired")
@@ -523,7 +526,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
         assert_eq!(count(&server, "veche_tokens_expired_total", ""), 2.0);
         assert_eq!(count(&server, "veche_tokens_renewed_total", ""), 1.0);
 
-        // For plain requests, known clients have a user, and others have none.
+        // A plain request has a user if its token is valid, and none otherwise.
         let mut http = Http::connect(server.public);
         let ask = |http: &mut Http, headers: &str, body: &[u8]| {
             let response = http.request("POST", "/lua/x", headers, body);

@@ -58,7 +58,7 @@ fn a_secret_is_changed_without_a_gap() {
             let status = status(&server, &signed(secret, &claims("ann")));
             assert_eq!(status, expected, "{secret}");
         }
-        // The configured time of the old secret is over.
+        // Moves the configured end of the old secret's validity into the past.
         let file = server.folder.join("veche.toml");
         let text = fs::read_to_string(&file).expect("a file");
         let over = text.replace(&until_s.to_string(), &(now_s() - 1).to_string());

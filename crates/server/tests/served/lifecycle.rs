@@ -297,7 +297,8 @@ fn a_reload_adds_routes_and_drops_no_connection() {
             ..Options::default()
         });
         server.signal(Signal::HUP);
-        // Workers apply the reload one after the other, so connections are tried until one reaches the new route.
+        // Workers apply the reload one after another, so connections are tried until one reaches
+        // the new route.
         let mut after: Vec<Socket> = Vec::new();
         until("the new route", || {
             after.extend(Socket::try_open(server.public, "/later?user=after").ok());

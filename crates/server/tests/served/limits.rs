@@ -76,7 +76,7 @@ fn a_key_publishes_as_much_as_it_may() {
             .expect("seconds");
         assert!((1..=720).contains(&wait), "{wait}");
         assert_eq!(answer.json()["error"]["code"], 111);
-        // Push lines have no API key. Their rate limit is their own, and is shared by all workers.
+        // Push lines have no API key. They have a separate rate limit, which all workers share.
         let command = json!({"user": "ann", "data": "y", "ack": true});
         for _ in 0..5 {
             let answer = Lines::connect(server.push).ask(&command);

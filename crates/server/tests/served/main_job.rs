@@ -65,7 +65,7 @@ fn lines_reach_their_users() {
         // A push line without `ack` gets no response.
         lines.raw(b"{\"user\":\"tester01\",\"message\":\"test\"}\n");
         everyone_sees(&mut crowd, |user| user == "tester01", &text("test"));
-        // A push line with `ack` gets one.
+        // A push line with `ack` gets a response.
         let handed = json!({"result": {"handed": 2}});
         for awkward in AWKWARD {
             let answer = lines.ask(&json!({"user": "tester02", "message": awkward, "ack": true}));
@@ -97,7 +97,7 @@ fn lines_reach_their_users() {
     });
 }
 
-/// Lines arrive in any packets: several in one, one over several, and the last one incomplete.
+/// A packet may contain several lines or a part of one, and the last line is incomplete.
 #[test]
 fn lines_need_no_packets_of_their_own() {
     on_all(|setup| {

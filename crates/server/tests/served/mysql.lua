@@ -259,7 +259,7 @@ function t.a_full_pool_says_what_it_is_in_use_for()
   local a, b = veche.mysql.connect(options .. "a"), veche.mysql.connect(options .. "b")
   local task = veche.spawn(a.value, a, "select  sleep(0.5),\n 'a secret'")
   veche.sleep(0.1)
-  -- A database with a pool of its own does not wait for the pool of another one.
+  -- A database with a separate pool does not wait for the pool of another one.
   check.equal(b:value("select 7"), 7)
   check.fails('all 1 of the pool "a" are in use: "select sleep(0.5), ?" for 0.', a.value, a, "select 7")
   task:join()
@@ -361,7 +361,8 @@ function t.transactions()
     tx:execute("update accounts set sum = 8 where name = 'ann'")
   end)
   check.equal(sum("ann"), 8)
-  -- A statement that ends the transaction, instead of the end of the function, is detected and is an error.
+  -- A statement that ends the transaction is detected: later statements fail, and so does the
+  -- transaction.
   for _, sql in ipairs { "commit", "rollback", "create or replace table other (id int)" } do
     ok, why = pcall(db.transaction, db, function(tx)
       tx:execute(sql)
@@ -370,7 +371,7 @@ function t.transactions()
     check.equal(ok, false)
     check.equal(sum("ann"), 8)
   end
-  -- The transaction's connection serves several coroutines one after the other.
+  -- The transaction's connection serves several coroutines one after another.
   db:transaction(function(tx)
     local tasks = {}
     for i = 1, 10 do tasks[i] = veche.spawn(function() return tx:value("select ?", i) end) end
@@ -502,7 +503,8 @@ end
 function t.what_leaves_nothing_costs_no_reset()
   local one = veche.mysql.connect(veche.config.url .. "&pool=1")
   fresh("cheap", "id int primary key auto_increment, name varchar(10)")
-  -- The statements that a connection keeps prepared are those since its last reset.
+  -- Resetting a connection drops its prepared statements, so a rise by 1 means that it was not
+  -- reset.
   local function prepared() return db:row("show global status like 'Prepared_stmt_count'").Value + 0 end
   local function rises_by(sql, ...)
     one:query("set @x = 1")

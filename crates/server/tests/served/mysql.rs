@@ -31,7 +31,7 @@ fn statements_and_transactions() {
     }
 }
 
-/// Calls while the database is down fail soon, and after its return no call gets a dead connection.
+/// While the database is down, calls fail soon; once it is back, no call gets a dead connection.
 #[test]
 fn a_database_that_crashes_and_returns() {
     let mut backing = database();

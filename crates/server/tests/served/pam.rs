@@ -1,4 +1,5 @@
-//! `identity = "pam:SERVICE"` on the real server, with PAM rules and a module's script of the test's own.
+//! `identity = "pam:SERVICE"` on the real server, with PAM rules and a module script that the test
+//! creates.
 
 use std::fs;
 use std::net::TcpStream;
@@ -41,7 +42,7 @@ return app
 struct Rules(PathBuf);
 
 impl Rules {
-    /// Creates the rules; `None` if PAM is not installed, which is printed.
+    /// Creates the rules. If PAM is not installed, prints that and returns `None`.
     fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !has_module() {
@@ -99,7 +100,7 @@ impl Rules {
         fs::remove_file(self.0.join("hold")).expect("held");
     }
 
-    /// Returns a route with this service for each handler.
+    /// Returns one route for each handler, all with this service.
     fn routes(&self, service: &str, pam: &str) -> String {
         let service = self.0.join(service);
         let identity = format!("identity = \"pam:{}\"", service.display());

@@ -84,7 +84,7 @@ fn every_spelling_of_a_path_meets_the_same_rules() {
             ("/%40admin", 403, ""),
             ("/a%20b/%c3%a9", 403, ""),
             ("/x/..//%40admin", 403, ""),
-            // Paths that are different ones, since nothing is decoded twice.
+            // These paths differ from the denied ones, since nothing is decoded twice.
             ("/%2570rivate/secret.txt", 404, ""),
             ("/private%2fsecret.txt", 404, ""),
             ("/private%252fsecret.txt", 404, ""),

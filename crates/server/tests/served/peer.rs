@@ -69,7 +69,7 @@ pub(crate) struct Peer<S> {
 }
 
 impl<S: Read + Write> Peer<S> {
-    /// Reads the request; `None` if the connection ends before.
+    /// Reads the request; `None` if the connection ends before the request is complete.
     pub(crate) fn meet(mut socket: S) -> Option<Self> {
         let mut input = Vec::new();
         while !input.ends_with(b"\r\n\r\n") {

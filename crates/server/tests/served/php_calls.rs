@@ -178,8 +178,8 @@ fn one_process_waits_for_many_statements_at_once() {
         started.elapsed()
     };
     ask_all();
-    // One after the other the statements would last 100 seconds. How close the time is to one second is measured in
-    // bench/results.
+    // One after another, the statements would take 100 seconds. bench/results measures how close
+    // the time is to one second.
     let took = ask_all();
     assert!(took < Duration::from_secs(10), "{took:?}");
 }

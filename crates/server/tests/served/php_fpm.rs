@@ -1,5 +1,5 @@
-//! Applications that php-fpm runs, with the PHP SDK: the events and answers are those of other runtimes, but each event
-//! is a request of its own.
+//! Applications that php-fpm runs, with the PHP SDK: events and answers are the same as with other
+//! runtimes, but each event is a separate request.
 
 use std::path::Path;
 use std::time::Duration;
@@ -51,7 +51,8 @@ $app->request(fn (Veche\Request $request) => $request->path === '/plain/throw'
 $app->run();
 "#;
 
-/// A php-fpm with the application; `None` if php-fpm is not installed, which it prints.
+/// Starts php-fpm with the application. If php-fpm is not installed, prints that and returns
+/// `None`.
 fn php(name: &str) -> Option<Fpm> {
     let fpm = Fpm::start(name, "php_admin_value[post_max_size] = 64M");
     let Some(fpm) = fpm else {

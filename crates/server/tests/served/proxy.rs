@@ -27,7 +27,8 @@ function app.open(conn) conn:send(conn.remote) end
 return app
 "#;
 
-/// Returns the guide's block in a language for a port, with the test's addresses.
+/// Returns the guide's configuration block in `language` that contains this port, with its
+/// addresses replaced by the test's.
 fn block(language: &str, port: u16, front: SocketAddr, server: SocketAddr) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/proxy.md");
     let guide = fs::read_to_string(path).expect("the guide");
@@ -56,8 +57,8 @@ fn serve(setup: Setup, further: &str) -> Server {
     Server::with(setup, &options)
 }
 
-/// Asserts that the server sees the real address of a client that forges its address, through a proxy, by HTTP and by
-/// WebSocket.
+/// Asserts that the server sees the real address of a client behind a proxy, over HTTP and
+/// WebSocket, although the client sends a forged address.
 fn works_through(front: SocketAddr) {
     // The client's address must not be the proxies' own, which is trusted.
     let client = IpAddr::from([127, 0, 0, 2]);

@@ -22,7 +22,7 @@ fn serve(setup: Setup, listen: &str, limits: &str) -> Server {
     Server::with(setup, &options)
 }
 
-/// Returns the binary header of an IPv4 client, with a TLV as clouds add them.
+/// Returns the binary header of an IPv4 client, with a TLV such as cloud load balancers add.
 fn binary(client: [u8; 4]) -> Vec<u8> {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x13".to_vec();
     header.extend(client);
@@ -116,7 +116,7 @@ fn the_client_address_is_checked_and_counted() {
         first.leave();
         until("room for another", || open([192, 0, 2, 7]).is_ok());
         assert!(turned_away(&server, "connections_per_address") >= 1.0);
-        // The proxy's own health checks count for no client.
+        // The proxy's own health checks are not counted towards any client.
         let checks: Vec<_> = (0..5)
             .map(|_| taken_for(&server, b"PROXY UNKNOWN\r\n"))
             .collect();

@@ -1,8 +1,9 @@
 //! `tests/public_names.txt`: every name that configurations, scripts, back ends and dashboards depend on.
 //!
-//! The file is compared with the program. Names of the configuration, the command line, codes, metrics and reports come
-//! from the pages of docs/reference, each of which a test of its own compares with the program; the JSON fields come
-//! from a running server. `VECHE_BLESS=1 cargo test -p veche --test served public_names` rewrites the file.
+//! The file is compared with the program. Names of the configuration, the command line, codes,
+//! metrics and reports come from the pages of docs/reference, which other tests compare with the
+//! program; the JSON fields come from a running server. `VECHE_BLESS=1 cargo test -p veche --test
+//! served public_names` rewrites the file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -110,7 +111,7 @@ fn configuration(names: &mut Names) {
             entry = name;
             names.insert(format!("config {name}"));
         } else if let Some(takes) = line.strip_prefix("- Takes: ") {
-            // Values in quotes are names too where they are words: `"jwt"`, `"query:NAME"`.
+            // Quoted values that are words, such as `"jwt"` and `"query:NAME"`, are names too.
             let kind = match entry {
                 "route.handler" => "handler",
                 "route.identity" => "identity",

@@ -304,7 +304,7 @@ function t.lost_connections()
   for _ = 1, 10 do
     local id = own:client("id")
     r:client("kill", "id", id)
-    -- Time for the end of the connection to arrive.
+    -- Gives the client time to notice the end of the connection.
     veche.sleep(0.05)
     check.equal(own:ping(), "PONG")
     check.equal(own:client("id") ~= id, true)

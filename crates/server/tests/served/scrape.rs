@@ -55,8 +55,8 @@ fn the_counters_add_up_after_a_known_day() {
             7.0,
             "to a path of files is no handshake"
         );
-        // Among the ten are two refused handshakes and six opened sessions; the scrape's own connection is not counted
-        // yet.
+        // The ten connections include two refused handshakes and six opened sessions; the scrape's
+        // own connection is not counted yet.
         assert_eq!(sum("veche_connections_accepted_total", &[]), 10.0);
         assert_eq!(sum("veche_messages_total", &["direction=\"in\""]), 10.0);
         assert_eq!(

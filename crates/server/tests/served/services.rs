@@ -1,4 +1,5 @@
-//! Services, and the end of applications: removed from the configuration, and with the server.
+//! Services and the end of applications, both when they are removed from the configuration and when
+//! the server stops.
 
 use std::thread;
 use std::time::Duration;

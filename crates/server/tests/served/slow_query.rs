@@ -58,7 +58,8 @@ fn a_thousand_requests_wait_for_the_database_at_once() {
         let warm = ask(&server);
         let io = setup.io;
         eprintln!("{io}: {REQUESTS} with a pool of 1,000 in {warm:?}");
-        // Far longer than on an idle machine, and far shorter than one request after the other.
+        // The limit is far above the time on an idle machine, and far below the time of sequential
+        // requests.
         assert!(warm < Duration::from_secs(8), "{warm:?}");
         let metrics = Metrics::scrape(server.internal);
         let of = |name: &str| metrics.sum(name, &["client=\"mysql\""]);
@@ -84,7 +85,8 @@ fn a_pool_of_a_hundred_lets_them_wait_and_none_fails() {
     assert_eq!(of("veche_outbound_connections"), 100.0);
     assert_eq!(of("veche_outbound_errors_total"), 0.0);
     assert_eq!(of("veche_outbound_wait_seconds_count"), 900.0);
-    // With a pool of 100, the second hundred requests wait one second, …, and the last hundred nine.
+    // With a pool of 100, the second hundred requests wait one second, and so on up to nine seconds
+    // for the last hundred.
     assert!(of("veche_outbound_wait_seconds_sum") >= 4_400.0);
     assert_eq!(of("veche_outbound_waiting"), 0.0);
 }

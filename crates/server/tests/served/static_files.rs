@@ -238,7 +238,8 @@ fn routes_add_headers_to_their_answers() {
             (answer.status, answer.header("referrer-policy")),
             (404, None)
         );
-        // Handshakes get the headers of their route too, refused ones and successful ones.
+        // Responses to handshakes have the headers of their route too, whether the handshake is
+        // refused or succeeds.
         let refused = format!("{UPGRADE}Host: localhost\r\n");
         let answer = raw(
             &server,

@@ -1,5 +1,6 @@
--- Returns an application that runs tests: a request with the name of a test gets its result, and one without a name
--- gets the names of all tests. Functions in `others` are requested by name too, but are no tests.
+-- Returns an application that runs tests: a request with the name of a test gets its result, and
+-- one without a name gets the names of all tests. Functions in `others` are requested by name too,
+-- but are not tests.
 return function(tests, others)
   local app = {}
 

@@ -197,7 +197,8 @@ fn killed_processes_lose_only_their_current_events_and_close_those_clients() {
         failed <= KILLS as u64,
         "{failed} events were in hand of {KILLS} processes"
     );
-    // A closed connection that was recorded before the kill is in the ledger and counts as failed all the same.
+    // An end of a connection that was recorded before the kill is in the ledger, but also counts as
+    // failed.
     let failed_min = unanswered as u64 + refused + missing;
     assert!(failed_min <= failed, "{failed_min} of {failed}");
 }

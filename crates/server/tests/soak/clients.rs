@@ -33,7 +33,7 @@ impl Load {
         !self.is_over.load(Relaxed)
     }
 
-    /// Runs WebSocket clients, one after the other.
+    /// Runs WebSocket clients, one after another.
     pub(crate) fn visit(&self, seed: u64) {
         let mut rng = Rng::with_seed(seed);
         while self.goes_on() {
@@ -157,7 +157,7 @@ impl Load {
     }
 }
 
-/// Returns the next own message, skipping those of the room.
+/// Returns the next message for this client alone, skipping messages of the room.
 fn next_own(socket: &mut Socket) -> String {
     loop {
         let text = socket.text();

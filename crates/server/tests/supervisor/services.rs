@@ -71,7 +71,7 @@ impl Ledger {
         self.lines.lock().iter().filter(|one| *one == line).count()
     }
 
-    /// Returns lines for `[limits]` and what follows, with a service of that name.
+    /// Returns configuration lines that continue `[limits]` and define a service of that name.
     fn limits(&self, name: &str) -> String {
         format!(
             "drain_time = \"30s\"\nupgrade_drain_time = \"30s\"\n[[service]]\nname = \"life\"\nscript = \"life.lua\"\n\
@@ -212,7 +212,7 @@ fn an_old_process_that_says_nothing_is_waited_for_until_it_is_dead() {
 fn services_continue_if_the_new_process_fails() {
     let ledger = Ledger::open();
     let veche = ledger.first("services-refused");
-    // The new program's server process becomes ready, but its supervisor fails when it is started on trial.
+    // The new program's server process becomes ready, but its supervisor fails in the trial start.
     let half = "test \"$1\" = server-process && exec PROGRAM \"$@\"; sleep 0.3; exit 7";
     veche.install_script(&half.replace("PROGRAM", env!("CARGO_BIN_EXE_veche")));
     let error = ledger.upgrade(&veche, "2").expect_err("no supervisor");

@@ -17,10 +17,10 @@ use crate::support::process::descriptors;
 use crate::support::{SOON, Socket, free_address, now, until};
 use crate::veche::{REQUEST, Veche};
 
-/// The lowest number of the stored descriptors, which a shell then moves to the numbers from 3 on.
+/// The lowest number of the stored descriptors; a shell moves them to consecutive numbers from 3.
 const FIRST_SOURCE: i32 = 200;
 
-/// A simulated service manager, as far as the store is concerned.
+/// A simulated service manager that implements only the descriptor store.
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
@@ -157,7 +157,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
         veche.signal(Signal::TERM);
         assert_eq!(veche.exit_code(), Some(0));
         manager.take_until("STOPPING=1");
-        // The connections are enough for each of the sockets to get some.
+        // There are enough connections for each of the sockets to get some.
         let begun = now();
         let waiting: Vec<TcpStream> = (0..100).map(|_| asking(address)).collect();
         manager.start(&mut veche);

@@ -17,7 +17,7 @@ use crate::support::process::{self, kill};
 use crate::support::{SOON, Socket, now, until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_veche");
-/// A request after whose response the server closes the connection.
+/// A request that makes the server close the connection after the response.
 pub(crate) const REQUEST: &[u8] = b"GET /nowhere HTTP/1.0\r\nHost: localhost\r\n\r\n";
 
 pub(crate) struct Veche {

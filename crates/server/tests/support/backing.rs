@@ -1,5 +1,5 @@
-//! Real services for the server under test: Debian's MariaDB and Redis, each on a port and in a folder of its own,
-//! ended when the value is dropped.
+//! Real services for the server under test: Debian's MariaDB and Redis, each with its own port and
+//! folder. A service ends when its value is dropped.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the account under which the service runs: as root it can't, or should not.
+    /// Returns the account that runs the service, which can't or should not run as root.
     fn account(self) -> &'static str {
         match self {
             Self::MariaDb { .. } => "mysql",
@@ -222,7 +222,7 @@ impl Backing {
         until("the server behind", || TcpStream::connect(address).is_ok());
     }
 
-    /// Kills the server like a crash.
+    /// Kills the server without a shutdown, as in a crash.
     pub(crate) fn crash(&mut self) {
         if let Some(mut child) = self.child.take() {
             process::end(child.id());

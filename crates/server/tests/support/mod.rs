@@ -109,7 +109,7 @@ pub(crate) const USUAL_ONE: Setup = Setup {
     workers: 1,
 };
 
-/// Runs a test on all setups concurrently; each has a server of its own.
+/// Runs a test on all setups concurrently, each with a separate server.
 pub(crate) fn on_all(test: impl Fn(Setup) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -124,7 +124,7 @@ pub(crate) fn on_all(test: impl Fn(Setup) + Sync) {
     });
 }
 
-/// Runs a test on all setups one after the other, for tests that load the machine.
+/// Runs a test on all setups one after another, for tests that load the machine.
 pub(crate) fn on_each(test: impl Fn(Setup)) {
     for setup in setups() {
         eprintln!("on {setup:?}");

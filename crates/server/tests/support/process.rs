@@ -78,8 +78,8 @@ pub(crate) fn cpu_ticks(raw: u32) -> u64 {
         .sum()
 }
 
-/// Returns how long a thread, by name, has run and has waited for a core, in nanoseconds; `None` if the kernel does not
-/// count it.
+/// Returns how long the thread with this name has run and how long it has waited for a core, in
+/// nanoseconds; `None` if the kernel does not count this.
 pub(crate) fn ran_and_waited(raw: u32, thread: &str) -> Option<(u64, u64)> {
     let threads = fs::read_dir(format!("/proc/{raw}/task")).ok()?.flatten();
     let is_it = |folder: &Path| {

@@ -41,8 +41,8 @@ pub(crate) struct Options<'o> {
     pub(crate) files: &'o [(&'o str, &'o str)],
 }
 
-/// Returns the file of the server under test: of this build, or the one that `VECHE_TEST_BIN` names, such as an
-/// optimised build.
+/// Returns the server binary under test: that of this build, or the one named by `VECHE_TEST_BIN`,
+/// such as an optimised build.
 fn binary() -> PathBuf {
     let chosen = std::env::var_os("VECHE_TEST_BIN");
     chosen.map_or_else(|| env!("CARGO_BIN_EXE_veche").into(), PathBuf::from)

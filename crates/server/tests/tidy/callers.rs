@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::imports::{Modules, crates, tokens};
 use super::{assert_none, files};
 
-/// The reason why functions of the runtime contract have no other caller.
+/// The reason why only tests call these functions of the runtime contract.
 const SERIALISED: &str = "worker processes are to speak it; so far only its vectors do";
 
 /// Functions that only tests call, each with the reason why it is public.
@@ -42,7 +42,8 @@ fn is_test(name: &str) -> bool {
         || name.ends_with("_tests.rs")
 }
 
-/// Returns files of crates that are compiled for tests only, by the declaration of their modules.
+/// Returns the files of crates that are compiled for tests only because their modules are declared
+/// so.
 fn of_tests(files: &BTreeMap<String, PathBuf>) -> BTreeSet<String> {
     let folders = crates();
     let mut left_out: BTreeSet<String> = files.keys().cloned().collect();

@@ -1,4 +1,4 @@
-//! Parses the imports of sources like the compiler, without macros and test-only code.
+//! Parses the imports of sources as the compiler does, except for macros and test-only code.
 //!
 //! An import counts for the file that defines the item, not for those that re-export it.
 
@@ -252,7 +252,7 @@ impl Modules {
                 "struct" | "enum" => {
                     module.types.insert(tokens[i + 1].clone());
                 }
-                // `impl` in the type of an argument is no `impl` block.
+                // `impl` in the type of an argument does not begin an `impl` block.
                 "impl" if i == 0 || matches!(&*tokens[i - 1], ";" | "{" | "}" | "]") => module
                     .implemented
                     .extend(implemented(&tokens[i + 1..]).map(str::to_owned)),

@@ -33,7 +33,8 @@ const NAMED: &[(&str, &str)] = &[
     ("backend/command.rs", "veche_centrifuge"),
 ];
 
-/// The most files of one cycle; those with `impl` blocks of one type count as one.
+/// The maximum number of files in one cycle; files with `impl` blocks of one type count as one
+/// file.
 const CYCLE_MAX: usize = 3;
 
 fn layer(place: &Path) -> Option<usize> {

@@ -1,18 +1,19 @@
-//! Checks names of types: a type that is not private has a name that no other crate gives to another thing.
+//! Checks names of types: no two crates may define types that are visible outside of a module and
+//! have the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::imports::{Modules, crates, tokens};
 use super::{assert_none, sources};
 
-/// The reason why one name stands for a configured thing and for the thing in use.
+/// The reason why a type of the configuration and a type of the running server share a name.
 const AS_CONFIGURED: &str =
     "one thing as configured and as used; the server converts one into the other";
 
-/// The reason why one name stands for a message and for its content.
+/// The reason why a type of the protocol and a type of the server share a name.
 const AS_SENT: &str = "one thing in Centrifugo's protocol and in the server";
 
-/// The reason why runtimes of applications share a name.
+/// The reason why types of several application runtimes share a name.
 const OF_RUNTIMES: &str = "each runtime of applications has its own form of the same thing";
 
 /// The reason why the main type of a module has a plain name.
@@ -40,7 +41,7 @@ const SHARED: &[(&str, &str)] = &[
 /// The most tokens of a visibility: `pub(in super::super)`.
 const VISIBILITY_TOKENS_MAX: usize = 7;
 
-/// Returns the names of the types among the tokens of a source that are not private.
+/// Returns the names of the types that are not private, from the tokens of a source.
 fn visible_types(tokens: &[String]) -> Vec<&str> {
     let mut names = Vec::new();
     for (at, pair) in tokens.windows(2).enumerate() {

@@ -1,4 +1,5 @@
-//! Names and prose: retired identifiers, short doc comments, and phrases that plain technical English has no use for.
+//! Names and prose: retired identifiers, short doc comments, and phrases that plain technical
+//! English avoids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +16,7 @@ const SHORT_MAX: usize = 50;
 /// A doc comment of at most this many words says no more than the name below it.
 const SHORT_WORDS: usize = 3;
 
-/// Phrases that stand for a noun of the field or for a plain verb.
+/// Phrases that are used in place of a technical noun or a plain verb.
 const PHRASES: &[&str] = &[
     "anew",
     "anybody",
@@ -128,8 +129,8 @@ fn phrases<'t>(place: &str, lines: impl Iterator<Item = (usize, &'t str)>) -> (u
         let words = Vec::from_iter(words);
         let is_continued = previous.0 + 1 == number;
         let before = if is_continued { &*previous.1 } else { &[] };
-        // The part of the previous line is shorter than the phrase, so that a phrase within that line is not found
-        // again.
+        // From the previous line, fewer words are taken than the phrase has, so that a phrase
+        // within that line is not found again.
         for phrase in PHRASES {
             let length = phrase.split(' ').count();
             let start = before.len().saturating_sub(length - 1);
@@ -169,7 +170,7 @@ fn assert_few(kind: &str, counted: impl Iterator<Item = (usize, Vec<String>)>) {
 #[test]
 fn comments_are_plain_english() {
     let read = sources().filter(|(name, _)| name.starts_with("crates/"));
-    // This file contains the phrases as strings.
+    // This file is excluded, since it contains the phrases as strings.
     let read = read.filter(|(name, _)| !name.ends_with("tidy/words.rs"));
     assert_few(
         "comments",

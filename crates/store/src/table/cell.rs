@@ -85,7 +85,8 @@ impl std::fmt::Display for InputValue<'_> {
             Self::Other(name) => write!(out, "a {name}"),
             Self::Text(text) => {
                 const SHOWN_MAX: usize = 40;
-                // Only as many bytes are decoded as the displayed characters and one more can have, at four bytes each.
+                // Decodes no more bytes than the displayed characters and one more can have, at
+                // four bytes each.
                 let begin = &text[..text.len().min(4 * SHOWN_MAX + 4)];
                 let text = String::from_utf8_lossy(begin);
                 match text.char_indices().nth(SHOWN_MAX) {

@@ -250,11 +250,13 @@ impl Table {
     }
 }
 
-/// The number of rows that are freed by the calling thread; a million take about 10 ms.
+/// The maximum number of rows that the calling thread frees itself; freeing a million takes about
+/// 10 ms.
 const FREED_AT_ONCE: usize = 10_000;
 
 impl State {
-    /// Frees the rows, on a thread of its own if there are many: the caller is a worker. Must be called without the lock.
+    /// Frees the rows, on a separate thread if there are many, since the caller is a worker. Must
+    /// be called without the lock.
     fn free(self) {
         if self.rows.count() <= FREED_AT_ONCE {
             return;
@@ -356,7 +358,8 @@ impl State {
         if self.rows.count() >= u32::MAX as usize {
             return Err(TableError::Rows);
         }
-        // Numbers are assigned in ascending order and start from 0 again at the end, so released numbers are reused late.
+        // Numbers are assigned in ascending order and wrap around to 0, so that a released number
+        // is not reused soon.
         let mut free = self.next_row;
         for taken in self.rows.from(self.next_row) {
             if taken.number() != free {

@@ -78,9 +78,10 @@ pub(super) enum Room<'a> {
 }
 
 impl Table {
-    /// Makes a change under the lock, and before it a few expired rows are removed. `changes` is the number of rows
-    /// that it changes. If it needs more room than one slice of removals frees, the lock is released and `change` is
-    /// called again: what fails with [`TableError::Full`] has changed nothing, or continues where it failed.
+    /// Removes a few expired rows, then makes a change, both under the lock. `changes` is the
+    /// number of rows that `change` changes. If `change` needs more room than one slice of removals
+    /// frees, the lock is released and `change` is called again; so a call that fails with
+    /// [`TableError::Full`] must either change nothing or continue where it failed.
     pub(super) fn change_in_slices<R>(
         &self,
         changes: usize,

@@ -178,7 +178,7 @@ fn a_batch_that_is_refused_leaves_expired_rows_as_they_were() {
 
 #[test]
 fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
-    // The loop ends at the size that the limit rejects.
+    // The first table refuses a row when it is full. Tables that evict get the same number of rows.
     let mut ids_max = 1_000_000;
     for evict in [None, Some("key"), Some("ttl"), Some("by_user")] {
         let table = sessions("id:u32", |draft| {
@@ -273,7 +273,8 @@ fn a_change_evicts_as_many_rows_as_it_needs() {
             draft.bytes_max = Some(4 << 20);
             draft.evict = Some("by_user".to_owned());
         });
-        // Rows in another order than users leave memory in each leaf until many of them are evicted.
+        // If the order of rows differs from that of users, the evicted rows are spread over all
+        // leaves, and a leaf frees its memory only after many of its rows are evicted.
         let user = |id: u64| match is_scattered {
             true => (id * 0x9e37_79b1) & 0xffff_ffff,
             false => id,

@@ -473,7 +473,7 @@ fn a_table_is_saved_and_restored() {
 #[test]
 fn jobs_wait_for_their_turn_and_are_cancelled() {
     let folder = Folder::new();
-    // Jobs that read pipes without a writer block.
+    // A job that reads a pipe blocks until the pipe has a writer.
     let pipes: Vec<PathBuf> = (0..6)
         .map(|place| folder.0.join(format!("{place}")))
         .collect();

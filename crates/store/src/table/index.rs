@@ -36,7 +36,7 @@ macro_rules! each_form {
 
 /// A form of index keys.
 pub(super) trait IndexKeyForm: TreeKey {
-    /// Returns the tree of an index whose keys have this form. The index must have made a key of this form.
+    /// Returns the tree of an index. Panics if the index's keys have another form.
     fn tree(tree: &AnyTree) -> &Tree<Self>;
 }
 

@@ -1,4 +1,5 @@
-//! Long-running work on tables: jobs run on a few threads of their own, report progress and can be cancelled.
+//! Long-running work on tables: jobs run on a few separate threads, report progress and can be
+//! cancelled.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

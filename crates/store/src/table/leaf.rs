@@ -85,7 +85,8 @@ impl Leaf {
         Cell::Bits(shape.kind(column).widen(narrow))
     }
 
-    /// Returns the first byte of a row, whatever it means; reading it loads the row into the cache.
+    /// Returns the first byte of a row. Callers ignore the value: reading it loads the row into the
+    /// cache.
     #[inline]
     pub(super) fn first_byte(&self, shape: &Shape, place: usize) -> u8 {
         self.rows

@@ -1,5 +1,6 @@
-//! Runs threads on a table in many schedules, which a model checker chooses at random and by a strategy that finds bugs that
-//! need few context switches. Run by `cargo test -p veche-store --features model --lib model_tests` and `make test`.
+//! Runs threads on a table in many schedules. A model checker chooses them both at random and by a
+//! strategy (PCT) that finds bugs which need few context switches. Run by `cargo test -p
+//! veche-store --features model --lib model_tests` and `make test`.
 
 use std::sync::Arc;
 
@@ -172,7 +173,8 @@ fn what_replaces_a_table_keeps_changes_out_until_it_is_there() {
     });
 }
 
-/// Returns the number of changes that the watcher has reported, including missed ones; collects the texts in `told`.
+/// Returns the number of changes that the watcher has reported, including missed ones; appends
+/// their texts to `reported`.
 fn count(changes: &Watcher, reported: &mut Vec<String>) -> u64 {
     let mut count = 0;
     while let Some(item) = changes.next(None) {

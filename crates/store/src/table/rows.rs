@@ -84,7 +84,7 @@ fn last_up_to(firsts: &[u32], number: u32, usual: u32) -> usize {
     firsts.partition_point(|first| *first <= number) - 1
 }
 
-/// Returns where to split a leaf that overflowed when a row was inserted at `spot`.
+/// Returns where to split a leaf that overflowed when a row was inserted at `position`.
 fn cut(leaf: &Leaf, position: usize) -> usize {
     let number = leaf.number(position);
     if position + 1 == leaf.len() {

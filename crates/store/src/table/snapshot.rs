@@ -6,7 +6,7 @@
 //! header  = "VECHETBL", version u32 = 1, length of the rest u32,
 //!           time of writing (wall clock, ms) u64, columns u16,
 //!           for each: length u16, name, length u32, type as in a schema
-//! block   = length of the rest after the count u32, rows u32 (1 to 65536), values of each column
+//! block   = length of the values u32, rows u32 (1 to 65536), values of each column
 //! values  = 0, or 1 and a bit per row, set if it has a value, lowest first;
 //!           then for each row: numbers, as many bytes as the type has (0 for a missing value);
 //!           strings, the length of each u16, then all of them

@@ -484,7 +484,7 @@ fn generation(table: &Table) -> u64 {
     seen[0]
 }
 
-/// Not a test of its own: the next test runs this function in a process and kills that process.
+/// Not an independent test: the next test runs this function in a process and kills that process.
 #[test]
 fn saves_until_it_is_killed() {
     let Some(path) = std::env::var_os(SAVER).map(PathBuf::from) else {

@@ -505,7 +505,8 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Returns a table with the given key, which is either the row number or not, and otherwise the same schema.
+/// Returns a table with the given key column and otherwise always the same schema. The type of the
+/// key decides whether the key is also the row number.
 fn mixed(key: &str) -> Table {
     let draft = SchemaDraft {
         key: key.to_owned(),

@@ -320,7 +320,7 @@ impl MockState {
         self.finish();
     }
 
-    /// Produces the outcome of each pending call of which all parts are answered.
+    /// Completes each pending call whose parts are all answered.
     fn finish(&mut self) {
         let is_answered = |pending: &mut MockCall| {
             let mut parts = pending.parts.iter();

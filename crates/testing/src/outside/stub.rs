@@ -33,7 +33,7 @@ pub(super) struct Stub {
     kind: StubKind,
     /// The HTTP method; `*` matches any.
     method: String,
-    /// The target that queries must have; a `*` at its end matches any rest.
+    /// The target that queries must have; a trailing `*` matches any remainder.
     target: String,
     pub(super) says: Says,
 }

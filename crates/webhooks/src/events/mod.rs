@@ -1,8 +1,8 @@
-//! Event webhooks: sends channel and user events to a back end, in batches over HTTP, one at a time and in order, each
-//! retried until it is accepted.
+//! Event webhooks: send channel and user events to a back end over HTTP. Batches are sent one at a
+//! time and in order, and each is retried until the back end accepts or rejects it.
 //!
-//! Workers add their hubs' events to one bounded queue of the process, which a separate thread sends. A worker never
-//! waits.
+//! Workers add the events of their hubs to one bounded queue of the process without waiting; a
+//! separate thread sends the queued events.
 
 mod delivery;
 mod wire;
@@ -58,7 +58,7 @@ struct State {
     node: Option<Node>,
 }
 
-/// This server in a cluster.
+/// The identity of this server in a cluster.
 #[derive(Clone, Debug)]
 struct Node {
     id: String,
@@ -114,7 +114,8 @@ impl EventDelivery {
         }
     }
 
-    /// Adds events of a worker's hub, and the number it has lost already.
+    /// Adds the events of a worker's hub. `lost` is the number of events that the hub has already
+    /// lost.
     pub fn enqueue(&self, events: &mut Vec<ChannelEvent>, lost: u64) {
         let mut state = self.shared.state.lock();
         let Some(options) = &state.options else {
@@ -122,7 +123,8 @@ impl EventDelivery {
         };
         let room = (options.queue as usize).saturating_sub(state.queue.len());
         let over = events.len().saturating_sub(room) as u64;
-        // The earliest events are kept: the later state can be queried.
+        // Without room the latest events are lost, since the back end can still query the current
+        // state.
         state.queue.extend(events.drain(..).take(room));
         state.lost += lost + over;
         // The counter has only one writer, since the state is locked.
@@ -201,7 +203,8 @@ impl DeliveryQueue {
                 Ok(()) => return self.figures.sent.add(count),
                 Err(DeliveryError::Refused(why)) => {
                     warn!(target: TARGET, "events: the back end rejected {count} events, which will not be sent again: {why}");
-                    // The next batch reports them as lost, and again those that this one has reported.
+                    // The next batch reports these events as lost, and repeats the losses that this
+                    // batch has reported.
                     self.state.lock().lost += lost + count;
                     return self.figures.refused.add(count);
                 }

@@ -6,7 +6,8 @@ use veche_hub::ChannelEvent;
 
 /// The content of one request.
 pub(super) struct EventsBody<'e> {
-    /// The same whenever the batch is retried, and unique otherwise.
+    /// The id of the batch: the same in each retry, and different from the ids of all other
+    /// batches.
     pub(super) id: String,
     /// The name of the node that sends it, if the server belongs to a cluster.
     pub(super) node: Option<&'e str>,

@@ -141,7 +141,8 @@ fn parse_decision(
         };
         return Ok((decision, WebhookOutcome::Error));
     }
-    // A back end that responds with {} to everything did not intend to grant everything.
+    // A response of `{}` is not a grant: a back end that returns it for everything hardly means to
+    // grant everything.
     let Some(Object(granted)) = wire.result else {
         return Err("the response has neither result nor error nor disconnect".to_owned());
     };

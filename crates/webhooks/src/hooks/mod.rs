@@ -1,8 +1,10 @@
-//! Hooks over HTTP: asks the back end to decide on clients' commands, as Centrifugo asks its proxies.
+//! Hooks over HTTP: asks the back end to decide on clients' commands, as Centrifugo asks its
+//! proxies.
 //!
-//! Shared by all workers, which submit a request and continue; the decision comes from a thread of the outbound crate.
-//! Each kind of request at each URL has its own concurrency limit, queue and breaker, so that a slow one does not delay
-//! others. Every request gets exactly one decision, whatever happens to the back end or the configuration; one that was
+//! The hooks are shared by all workers. A worker submits a request and continues; a thread of the
+//! outbound crate delivers the decision. Each kind of request at each URL has its own concurrency
+//! limit, queue and breaker, so that a slow URL or kind does not delay others. Every request gets
+//! exactly one decision, whatever happens to the back end or the configuration. A request that was
 //! queued for too long is not sent, since its client has timed out.
 
 mod answer;
@@ -42,7 +44,7 @@ pub struct HookClient {
     back_ends: Mutex<Vec<RegisteredHook>>,
 }
 
-/// The entry of a [`BackEndId`], by number; ids stay valid over reloads.
+/// A registered hook, at the index that is its [`BackEndId`]. Ids stay valid across reloads.
 #[derive(Debug)]
 struct RegisteredHook {
     kind: HookKind,
@@ -72,11 +74,12 @@ struct State {
 /// Receives the decision on a request.
 pub type OnDecision = Box<dyn FnOnce(HookDecision) + Send>;
 
-/// SDKs wait this long for the reply to a command. Without a limit, a back end slower than the rate of reconnects would
-/// only decide commands that nothing waits for.
+/// Maximum time in the queue: SDKs wait this long for the reply to a command. Without this limit, a
+/// back end that is slower than the rate of reconnects would only decide commands whose clients
+/// have given up.
 const QUEUED_MS_MAX: u64 = 5_000;
 
-/// A request that was not sent. Dropping it fails it.
+/// A request that was not sent yet. Dropping it delivers [`HookDecision::Failed`].
 struct QueuedRequest {
     request: HookRequest,
     done: Option<OnDecision>,
@@ -103,7 +106,7 @@ impl fmt::Debug for QueuedRequest {
     }
 }
 
-/// A request that was sent. It is answered when this is dropped, at the latest.
+/// A request that was sent. Dropping it delivers a failure if no decision was delivered before.
 struct ActiveRequest {
     back_end: Arc<HookEndpoint>,
     /// Timeouts of one client count as a single failure.
@@ -187,7 +190,7 @@ impl HookClient {
             .and_then(|place| place.back_end.clone());
         drop(places);
         let Some(back_end) = back_end else {
-            // The session uses an older configuration.
+            // The URL was removed, and the session still uses an older configuration.
             return Some(HookDecision::Failed);
         };
         if let Err(spared) = back_end.check_admission() {
@@ -252,8 +255,8 @@ impl HookEndpoint {
             timeout: self.options.timeout,
             body_bytes_max: ANSWER_BYTES_MAX,
             ca: self.options.ca.as_deref(),
-            // Each kind has a limit of its own and therefore its own connections, so a slow kind takes none from the
-            // others.
+            // Requests with different connection limits never share connections. Each kind has its
+            // own limit, so a slow kind can't occupy the connections of the others.
             connections_max: self.options.concurrency + CONNECTIONS_MAX + 1 + self.kind as u32,
         };
         let client = match &*hook_request.user {

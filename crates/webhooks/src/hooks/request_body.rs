@@ -88,7 +88,8 @@ pub(super) fn body(request: &HookRequest) -> Vec<u8> {
     serde_json::to_vec(&wire).expect("strings and JSON can be written as JSON")
 }
 
-/// Returns the headers except signatures: the selected ones of the client, and its address.
+/// Returns the headers of the request without the signatures: the client's selected headers, its
+/// address and the hook's name.
 pub(super) fn headers(request: &HookRequest) -> Vec<(String, Vec<u8>)> {
     let caller = &request.caller;
     let address = caller.address.to_canonical().to_string();

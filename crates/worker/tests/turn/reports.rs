@@ -337,7 +337,7 @@ fn a_decision_within_a_turn_requires_another_turn() {
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
     assert_eq!(take(&mut worker, |apps| &mut apps.decided), 1);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
-    // A session that continues after its decision may have done the same.
+    // A session that continues after a hook decision may also have begun work.
     let decision = (session, number, HookDecision::Failed);
     worker
         .shared_mut()

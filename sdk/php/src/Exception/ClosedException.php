@@ -7,7 +7,8 @@ namespace Veche\Exception;
 use Veche\Fault;
 
 /**
- * A WebSocket connection has ended. `getCode()` is the close code, `reason` the peer's words.
+ * A WebSocket connection has ended. `getCode()` is the close code, `reason` the text that the peer
+ * sent with it.
  *
  * The code is 1006 where the connection ended without a Close frame, and 1005 where the frame had no code.
  */

@@ -18,7 +18,8 @@ abstract class VecheException extends RuntimeException
     /**
      * @param bool $mayHaveRun Whether the server may have executed the call, for example because the
      *     connection broke before the answer came. If false, nothing of the call was done.
-     * @param string|null $codeName The other side's code where it is a name, as of Redis: `WRONGTYPE`.
+     * @param string|null $codeName The server's error code if it is a name, such as `WRONGTYPE` of
+     *     Redis.
      */
     public function __construct(
         string $message,

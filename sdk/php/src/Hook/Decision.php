@@ -12,7 +12,7 @@ use Veche\Worker\Effects;
 interface Decision
 {
     /**
-     * Returns the reply of the answer, with its data kept in the effects.
+     * Returns the reply of the answer, and adds its data to the effects.
      *
      * @internal
      * @return array<string, mixed>

@@ -20,13 +20,14 @@ final class Grant implements Decision
 {
     /**
      * @param string|null $user Of `connect`: the user.
-     * @param int|null $expireAt When it ends, in seconds since 1970.
-     * @param bool $isExpired Of `refresh` and `sub_refresh`: it has ended.
+     * @param int|null $expireAt When the connection or subscription ends, in seconds since 1970.
+     * @param bool $isExpired Of `refresh` and `sub_refresh`: the connection or subscription has
+     * ended.
      * @param mixed $info What other clients see: JSON, or a {@see Binary}.
      * @param mixed $data The data of the reply, or the data to publish instead.
      * @param list<string> $channels Of `connect`: channels that the client is subscribed to.
      * @param mixed $meta Of `connect`: data that each later event of the connection includes.
-     * @param bool $skipHistory Of `publish`: history leaves it out.
+     * @param bool $skipHistory Of `publish`: the publication is not stored in the history.
      */
     public function __construct(
         public readonly ?string $user = null,

@@ -54,8 +54,8 @@ final class CurlTransport implements Transport
             CURLOPT_TIMEOUT_MS => self::milliseconds($timeout),
             CURLOPT_NOSIGNAL => true,
             CURLOPT_HTTPHEADER => self::lines($headers + ['Expect' => '']),
-            // A body from a callback can't be rewound. So curl does not repeat a request on its own after
-            // a reused connection broke, which it does with a body from a string.
+            // If a reused connection breaks, curl repeats a request whose body is a string. A body
+            // from a callback can't be rewound, which prevents the repetition.
             CURLOPT_UPLOAD => true,
             CURLOPT_CUSTOMREQUEST => 'POST',
             CURLOPT_INFILESIZE => strlen($body),
@@ -84,7 +84,7 @@ final class CurlTransport implements Transport
             throw $this->failure($handle, strlen($answered) > $this->bodyBytesMax);
         }
         if (!$isWhole) {
-            // curl takes a head that was cut off for a whole one.
+            // curl treats a truncated response head as complete.
             throw new NetworkException("$this->base: the connection ended within the answer", 0, true);
         }
         return new Response(curl_getinfo($handle, CURLINFO_RESPONSE_CODE), $received, $answered);

@@ -66,7 +66,8 @@ final class StreamTransport implements Transport
 
     private function send(string $request, Deadline $deadline): void
     {
-        // A kept connection that the server has closed meanwhile is at its end; no server speaks first.
+        // No server sends before a request, so any input means that the server has closed the kept
+        // connection.
         if ($this->socket !== null && $this->socket->poll() !== null) {
             $this->close();
         }

@@ -25,7 +25,7 @@ final class Address
     }
 
     /**
-     * @param list<string> $schemes Those that are accepted.
+     * @param list<string> $schemes The accepted schemes.
      * @throws CallerException
      */
     public static function parse(string $url, array $schemes): self

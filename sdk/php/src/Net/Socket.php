@@ -118,7 +118,8 @@ final class Socket
 
     private function wait(bool $isRead, Deadline $deadline): bool
     {
-        // A call waits for a limited time, as there may be no deadline, and a signal ends it early.
+        // The loop is needed because a signal ends a call early, and because one call waits for at
+        // most an hour.
         do {
             $left = min($deadline->remaining(), 3600.0);
             $read = $isRead ? [$this->stream] : [];

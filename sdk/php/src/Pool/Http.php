@@ -9,7 +9,7 @@ use Veche\Json;
 use Veche\Worker\Engine;
 
 /**
- * HTTP requests over Veche's connections: a request lets other handlers of the worker go on.
+ * HTTP requests over Veche's connections: other handlers of the worker run during a request.
  *
  * ```php
  * $app->message(function (Veche\Connection $conn, string $data) use ($app): void {

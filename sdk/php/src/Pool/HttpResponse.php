@@ -26,7 +26,7 @@ final class HttpResponse
     }
 
     /**
-     * Returns the first header of that name, in any case.
+     * Returns the first header with this name, which is compared without regard to case.
      */
     public function header(string $name): ?string
     {
@@ -41,7 +41,7 @@ final class HttpResponse
     /**
      * Returns the body as JSON, with objects as arrays.
      *
-     * @throws JsonException if it is none
+     * @throws JsonException if the body is not JSON
      */
     public function json(): mixed
     {

@@ -10,8 +10,8 @@ use Veche\Worker\Frame;
 use Veche\Worker\Values;
 
 /**
- * A MySQL or MariaDB database over Veche's pool of connections: no driver, and a statement lets other handlers of the
- * worker go on.
+ * A MySQL or MariaDB database over Veche's pool of connections. It needs no driver, and other
+ * handlers of the worker run during a statement.
  *
  * ```php
  * $db = $app->mysql('shop');
@@ -21,8 +21,9 @@ use Veche\Worker\Values;
  * });
  * ```
  *
- * Each statement may go over another connection, so there are no transactions over several of them. Numbers are int or
- * float, other values strings; whole numbers beyond 2^53, decimals and dates are strings too.
+ * Each statement may use another connection, so a transaction can't span several statements.
+ * Numbers are int or float and other values are strings; whole numbers beyond 2^53, decimals and
+ * dates are strings too.
  */
 final class Mysql
 {

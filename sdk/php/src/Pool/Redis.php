@@ -9,7 +9,8 @@ use Veche\Worker\Engine;
 use Veche\Worker\Values;
 
 /**
- * A Redis database over Veche's connections: no extension, and a command lets other handlers of the worker go on.
+ * A Redis database over Veche's connections. It needs no extension, and other handlers of the
+ * worker run during a command.
  *
  * ```php
  * $cache = $app->redis('cache');
@@ -26,7 +27,8 @@ final class Redis
     }
 
     /**
-     * Carries out a command and returns what it answers: null, a boolean, a number, a string, or an array of these.
+     * Executes a command and returns its result: null, a boolean, a number, a string, or an array
+     * of these.
      *
      * Commands that would change a shared connection, such as `SELECT`, `MULTI` and `SUBSCRIBE`, are refused; a script
      * (`EVAL`) is atomic.

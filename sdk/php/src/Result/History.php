@@ -13,7 +13,8 @@ final class History
 {
     /**
      * @param list<Publication> $publications
-     * @param Position $position The latest position of the channel, also if the page ends before it.
+     * @param Position $position The latest position of the channel, even if the page ends before
+     *     that position.
      */
     public function __construct(public readonly array $publications, public readonly Position $position)
     {

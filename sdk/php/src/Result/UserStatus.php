@@ -11,8 +11,9 @@ final class UserStatus
 {
     /**
      * @param bool $online Whether the user has a connection.
-     * @param int $connections How many.
-     * @param int|null $lastSeen When the last one ended, in milliseconds since 1970, if the server remembers it.
+     * @param int $connections Number of connections.
+     * @param int|null $lastSeen When the last connection ended, in milliseconds since 1970, if the
+     *     server remembers it.
      * @param bool $blocked Whether `blockUser` is in force.
      */
     public function __construct(

@@ -36,12 +36,15 @@ final class AppTester
     /** @var list<string> What handlers have written to the log, and why they failed. */
     public array $log = [];
 
-    /** @var array<string, int> Seconds for which tokens hold, by token; others are refused. */
+    /**
+     * @var array<string, int> Accepted tokens, with the seconds until each expires. Other tokens
+     * are refused.
+     */
     public array $tokens = [];
 
     /**
      * Answers statements of `$app->mysql()`: gets the name of the database, the statement and its values, and returns
-     * rows as arrays by column, a value, or {@see Changes}, as the method that was called does.
+     * rows as arrays by column, a value, or {@see Changes}, like the method that was called.
      *
      * @var (Closure(string, string, list<mixed>): mixed)|null
      */
@@ -181,7 +184,7 @@ final class AppTester
     }
 
     /**
-     * Has the application decide about a command of a client of Centrifugo's protocol.
+     * Makes the application decide on a command of a client of Centrifugo's protocol.
      *
      * @param string $event Such as `subscribe`.
      * @param array<string, mixed> $head Such as `['channel' => 'room:1']`.
@@ -229,7 +232,8 @@ final class AppTester
     public function close(TestConnection $from, int $code, string $reason): void
     {
         self::demandOpen($from);
-        // Before its event: a handler finds it among the user's connections no more.
+        // Removed before the event, so that handlers no longer find it among the user's
+        // connections.
         unset($this->connections[$from->id]);
         $from->closeCode = $code;
         $this->event('close', self::about($from) + ['code' => $code, 'reason' => $reason]);
@@ -287,7 +291,7 @@ final class AppTester
     }
 
     /**
-     * Answers a call. A token is refused; {@see $tokens} has those that hold.
+     * Answers a call. Tokens that are not in {@see $tokens} are refused.
      */
     private function answer(Frame $call, string $own): void
     {

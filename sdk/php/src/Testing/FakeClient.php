@@ -94,7 +94,7 @@ final class FakeClient extends AbstractClient
     }
 
     /**
-     * Returns the commands so far, those of batches one by one.
+     * Returns the commands so far; the commands of a batch are listed individually.
      *
      * @param string|null $method Only those of this name in the API, such as `publish`.
      * @return list<Command>

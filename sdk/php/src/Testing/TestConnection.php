@@ -15,7 +15,7 @@ namespace Veche\Testing;
  */
 final class TestConnection
 {
-    /** Close code that the application has chosen; null while it is open. */
+    /** Close code that the application has chosen; null while the connection is open. */
     public ?int $closeCode = null;
 
     public string $closeReason = '';

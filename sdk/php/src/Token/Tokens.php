@@ -18,9 +18,9 @@ use Veche\Exception\CallerException;
 final class Tokens
 {
     /**
-     * @param int $ttl Seconds that tokens hold.
-     * @param string|null $issuer `iss`, where `issuer` of `[jwt]` asks for it.
-     * @param string|list<string>|null $audience `aud`, where `audience` of `[jwt]` asks for it.
+     * @param int $ttl Lifetime of tokens in seconds.
+     * @param string|null $issuer `iss`; required if `[jwt]` sets `issuer`.
+     * @param string|list<string>|null $audience `aud`; required if `[jwt]` sets `audience`.
      * @throws CallerException
      */
     public function __construct(
@@ -38,7 +38,8 @@ final class Tokens
      * Returns a connection token.
      *
      * @param string $user Name of the user; empty for an anonymous client.
-     * @param int|null $expireAt When the connection ends, in seconds since 1970, if not with the token; 0: never.
+     * @param int|null $expireAt When the connection ends, in seconds since 1970; 0: never; by
+     *     default with the token.
      * @param mixed $info What other clients see of this one.
      * @param mixed $meta What only the back end's hooks see.
      * @param list<string> $channels Channels that the connection is subscribed to by the server.
@@ -74,11 +75,12 @@ final class Tokens
      * Returns a subscription token.
      *
      * @param string $user The user of the connection; empty for an anonymous client.
-     * @param string $channel The channel that it lets the client subscribe to.
-     * @param int|null $expireAt When the subscription ends, in seconds since 1970, if not with the token; 0: never.
+     * @param string $channel The channel that the client may subscribe to.
+     * @param int|null $expireAt When the subscription ends, in seconds since 1970; 0: never; by
+     *     default with the token.
      * @param mixed $info What other clients see of the subscription.
      * @param mixed $data What the client receives as it subscribes.
-     * @param string|null $client Id of the only connection that may use it.
+     * @param string|null $client Id of the only connection that may use the token.
      * @param array<string, bool> $override Options other than the namespace's, such as `['presence' => false]`.
      * @param string|null $id `jti`, by which the token can be revoked.
      * @param array<string, mixed> $claims Further claims, which replace those of the same name.

@@ -24,7 +24,7 @@ use Veche\Net\Socket;
  * $socket->close();
  * ```
  *
- * Without extensions: messages are not compressed.
+ * It supports no extensions, so messages are not compressed.
  */
 final class Client
 {
@@ -113,7 +113,7 @@ final class Client
     }
 
     /**
-     * Sends a ping. Its answer is taken by {@see receive()}.
+     * Sends a ping. {@see receive()} reads and skips the pong.
      *
      * @param string $payload At most 125 bytes.
      * @throws CallerException
@@ -142,7 +142,8 @@ final class Client
     }
 
     /**
-     * As {@see receive()}, but returns null if no message arrives in time. With 0 it does not wait.
+     * Does the same as {@see receive()}, but returns null if no message arrives in time. With a
+     * timeout of 0 it does not wait.
      *
      * @throws ClosedException
      * @throws ProtocolException
@@ -150,7 +151,8 @@ final class Client
     public function tryReceive(?float $timeout = 0.0): ?Message
     {
         $deadline = Deadline::in($timeout ?? INF);
-        // Control frames may come without end; those before a message that is there already are passed over.
+        // A message may have arrived already behind some control frames, so these are skipped even
+        // after the deadline; their number is limited because a peer could send them endlessly.
         for ($passed = 0; $passed < self::CONTROL_FRAMES_MAX || !$deadline->isOver(); $passed++) {
             $event = $this->event($deadline);
             if ($event === null) {
@@ -190,7 +192,7 @@ final class Client
                 $event = $this->event($deadline);
             } while ($event !== null && !$deadline->isOver());
         } catch (VecheException) {
-            // The connection is over either way.
+            // The connection ends in any case.
         }
         $this->end();
     }
@@ -234,7 +236,7 @@ final class Client
         try {
             $this->write(Frame::close($error->getCode()));
         } catch (NetworkException | ClosedException) {
-            // The error that is thrown says more.
+            // `$error` describes the cause, so it is thrown instead.
         }
         $this->end();
         throw $error;
@@ -248,7 +250,7 @@ final class Client
         try {
             $this->socket->write($frame, Deadline::in($this->timeout));
         } catch (NetworkException $error) {
-            // A part of a frame may be out: nothing can follow it.
+            // A part of the frame may have been sent, so no other frame can follow.
             $this->end();
             throw $error;
         }

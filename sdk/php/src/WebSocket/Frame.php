@@ -29,12 +29,12 @@ final class Frame
     public static function mask(string $payload, string $key): string
     {
         $length = strlen($payload);
-        // The operator works on strings and ends with the shorter one.
+        // XOR of two strings has the length of the shorter one.
         return $length === 0 ? '' : $payload ^ str_repeat($key, intdiv($length + 3, 4));
     }
 
     /**
-     * Encodes a Close frame. The codes 1005 and 1006 stand for the absence of one.
+     * Encodes a Close frame. For the codes 1005 and 1006 the frame has no code.
      */
     public static function close(int $code, string $reason = ''): string
     {

@@ -76,8 +76,8 @@ final class Handshake
     }
 
     /**
-     * Takes bytes of the response. Returns null until its head is complete, then the subprotocol that was chosen, an
-     * empty string for none, and the bytes behind the head.
+     * Takes bytes of the response. Returns null until its head is complete, then the chosen
+     * subprotocol, or an empty string for none, and the bytes after the head.
      *
      * @return array{string, string}|null
      * @throws VecheException if the server refuses

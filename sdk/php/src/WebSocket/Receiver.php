@@ -58,7 +58,7 @@ final class Receiver
     /**
      * Returns the next message or control frame; null: more bytes are needed, or a Close was received.
      *
-     * @throws ProtocolException with the close code; from then on each call throws it
+     * @throws ProtocolException with the close code; all later calls throw it again
      */
     public function next(): ?Event
     {

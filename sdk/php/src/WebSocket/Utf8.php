@@ -20,7 +20,7 @@ final class Utf8
     public function feed(string $part): bool
     {
         $text = $this->open . $part;
-        // A character has at most four bytes, so at most three are left of a cut one.
+        // A character has at most four bytes, so an incomplete one has at most three.
         for ($cut = 0; $cut <= min(3, strlen($text)); $cut++) {
             $whole = $cut === 0 ? $text : substr($text, 0, -$cut);
             if (preg_match('//u', $whole) === 1) {

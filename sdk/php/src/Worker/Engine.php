@@ -35,9 +35,11 @@ final class Engine
     private FrameDecoder $decoder;
     /** @var list<string> Joined once, so that payloads are copied once. */
     private array $output = [];
-    /** @var array<int, Handling> Begun, by id. */
+    /** @var array<int, Handling> Events that have begun, by id. */
     private array $running = [];
-    /** @var array<int, Handling> Not begun, by id, in the order of their arrival. */
+    /**
+     * @var array<int, Handling> Events that have not begun, by id, in the order of their arrival.
+     */
     private array $waiting = [];
     /** @var array<string, true> Connections whose event is being handled. */
     private array $busy = [];
@@ -61,7 +63,7 @@ final class Engine
      * @param list<string>|null $events Names of the events that are handled; null: all, and there is no hello.
      * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
      *     that they refer to are kept in the handling.
-     * @param bool $canCall Whether results of calls can come.
+     * @param bool $canCall Whether handlers can make calls, because results can arrive.
      */
     public function __construct(
         ?array $events,
@@ -101,7 +103,7 @@ final class Engine
     /**
      * Accepts bytes from Veche, and runs handlers as far as possible.
      *
-     * @throws VecheException if Veche refuses the worker, or this is not Veche
+     * @throws VecheException if Veche refuses the worker, or if the peer is not Veche
      */
     public function receive(string $bytes): void
     {
@@ -195,7 +197,7 @@ final class Engine
         }
         $handling = $this->active();
         $id = ++$this->lastCall;
-        // What the handler wanted before comes first.
+        // Effects that the handler requested earlier are sent before the call.
         if (!$handling->isEmpty()) {
             ($this->flush)($handling);
         }
@@ -230,7 +232,7 @@ final class Engine
     }
 
     /**
-     * Accepts a frame. Returns the events that it brings.
+     * Accepts a frame. Returns the event in it, if there is one.
      */
     private function take(Frame $frame): ?Handling
     {
@@ -255,7 +257,7 @@ final class Engine
                 }
                 return null;
             case 'cancel':
-                // The server still expects the answer. A cancelled job that has not started need not start.
+                // Ignored: the server expects an answer to a cancelled event too.
                 return null;
             default:
                 throw new ServerException("a frame of the unknown type \"{$head['type']}\"");
@@ -301,7 +303,7 @@ final class Engine
                     return $handling;
                 }
             }
-            // Ids rise with the arrival.
+            // Ids increase in the order of arrival.
             $this->waiting[$handling->id] = $handling;
         }
     }
@@ -309,7 +311,7 @@ final class Engine
     private function enter(Handling $handling): void
     {
         $this->running[$handling->id] = $handling;
-        // One at a time is one of each connection at a time.
+        // With a concurrency of 1, a connection never has two events at once.
         if ($this->concurrency > 1 && $handling->subject !== null) {
             $this->busy[$handling->subject] = true;
         }
@@ -372,7 +374,7 @@ final class Engine
             $head .= $members === [] ? $effects : $effects . ',' . substr(Json::encode($members), 1, -1);
             $this->join($head . '}', $parts);
         } catch (CallerException $error) {
-            // Too long, or not to be expressed: nothing of it is carried out.
+            // The answer is too long or can't be expressed in JSON, so none of it is carried out.
             $this->write(['type' => 'answer', 'id' => $handling->id, 'failed' => $error->getMessage()]);
         }
         unset($this->running[$handling->id]);

@@ -105,7 +105,8 @@ final class Frame
     }
 
     /**
-     * Decodes the head of a message's event. Null: it has other fields or another form, and has to be decoded as JSON.
+     * Decodes the head of a message's event. Returns null if it has other fields or another form,
+     * so that it must be decoded as JSON.
      *
      * @return array<string, mixed>|null
      */
@@ -133,7 +134,7 @@ final class Frame
         if ((string) $id !== $digits || $connection === '') {
             return null;
         }
-        // Without quotes and escapes a string of JSON is what it says.
+        // A JSON string without quotes and escapes is equal to its value.
         if (strpbrk($connection, '"\\') === false) {
             return [
                 'type' => 'event', 'id' => $id, 'event' => 'message', 'connection' => $connection,

@@ -57,7 +57,8 @@ final class RequestRunner
     public function run(array $server, string $body): void
     {
         ob_start();
-        // PHP prints fatal errors past all buffers, between the frames; they are logged even if not printed.
+        // PHP would print fatal errors between the frames, whatever the output buffers. It logs
+        // them anyway.
         ini_set('display_errors', '0');
         if ($server['VECHE_PROTOCOL'] !== self::VERSION) {
             $this->write(501, 'this SDK speaks version ' . self::VERSION . " of the runtime protocol\n");

@@ -23,16 +23,19 @@ final class Runner
      */
     public function __construct(private $stream, private readonly Engine $engine)
     {
-        // A read returns what there is. Veche never stops reading, so a write may block.
+        // A blocking read returns as soon as bytes arrive. A write may block, since Veche never
+        // stops reading.
         stream_set_blocking($stream, true);
-        // PHP ends a read of a socket after its default_socket_timeout, which an idle worker would take for the end.
+        // With PHP's default_socket_timeout a read would end early, which an idle worker would take
+        // for the end of the stream.
         stream_set_timeout($stream, -1);
         stream_set_read_buffer($stream, 0);
         stream_set_write_buffer($stream, 0);
     }
 
     /**
-     * Runs until Veche stops the worker, or is gone. If a handler ends the process, its event is answered first.
+     * Runs until Veche stops the worker or ends. If a handler ends the process, its event is
+     * answered first.
      */
     public function run(): void
     {

@@ -170,7 +170,7 @@ final class FpmAppTest extends TestCase
         self::assertStringContainsString($why, self::log());
         $next = self::open('bob');
         $next->send('hello');
-        // It may hear first that the other one has left.
+        // The client may first be told that the failed connection has left.
         while (($heard = $next->receive(5)->data) !== 'hello') {
             self::assertSame('ann left with 1011', $heard);
         }
@@ -224,7 +224,7 @@ final class FpmAppTest extends TestCase
 
     private static function open(string $user): Socket
     {
-        // A process may still sleep for the test before.
+        // A process may still be sleeping in the previous test.
         for ($attempt = 1; true; $attempt++) {
             try {
                 return Socket::connect(self::$server->url("/ws?user=$user"));

@@ -29,7 +29,7 @@ final class Fpm
             '[www]', "listen = $this->socket", 'pm = static', 'pm.max_children = 2', 'clear_env = no',
             'user = ' . (posix_getpwuid(posix_geteuid())['name'] ?? 'root'), '',
         ]));
-        // -R: tests may run as root, and without php.ini all behave the same.
+        // -R permits root. Without php.ini (-n) all installations behave alike.
         $this->process = new Process([$binary, '-R', '-n', '-F', '-y', "$folder/fpm.conf"], $folder, "$folder/out.log");
         for ($i = 0; $i < 500 && !file_exists($this->socket); $i++) {
             usleep(10000);

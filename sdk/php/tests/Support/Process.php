@@ -42,7 +42,8 @@ final class Process
     }
 
     /**
-     * Ends the process: by TERM, by another one, which Veche takes as "do not wait for clients", and by KILL.
+     * Ends the process: with TERM, then with a second TERM, which makes Veche stop without waiting
+     * for clients, and at last with KILL.
      */
     public function stop(): void
     {

@@ -39,7 +39,7 @@ final class Script
                 $serve($peer, $note, $number);
                 @fclose($peer);
             }
-            // Without the destructors and the report of PHPUnit, whose copy this process is.
+            // This process is a copy of PHPUnit, whose destructors and report must not run here.
             posix_kill(posix_getpid(), SIGKILL);
         }
         fclose($listener);

@@ -66,7 +66,7 @@ final class PoolTest extends TestCase
         $engine->takeOutput();
         $engine->receive(RuntimeVectors::wire(RuntimeVectors::read('events')['message']));
         $written = $engine->takeOutput();
-        // The ids of calls are the worker's own.
+        // The worker numbers its calls itself, so the id in the vector is replaced.
         $number = $vectors[$call]['head']['id'];
         $wire = str_replace("\"id\":$number,\"event\":4", '"id":1,"event":4', RuntimeVectors::wire($vectors[$call]));
         self::assertSame(substr($wire, 8), substr($written, 8));

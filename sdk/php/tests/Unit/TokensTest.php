@@ -57,7 +57,7 @@ final class TokensTest extends TestCase
         [$private, $public] = self::pair(['private_key_type' => OPENSSL_KEYTYPE_EC, 'curve_name' => $curve]);
         $key = Key::pem($private);
         self::assertSame($algorithm, $key->algorithm);
-        // Numbers differ in length: one in 256 has a byte less.
+        // The numbers of a signature vary in length: about one in 256 is a byte shorter.
         for ($i = 0; $i < ($algorithm === 'ES256' ? 300 : 30); $i++) {
             [$header, $claims, $signature] = explode('.', $key->sign(['sub' => "ann$i"]));
             $raw = self::bytes($signature);

@@ -80,7 +80,8 @@ final class TransportTest extends TestCase
     }
 
     /**
-     * curl repeats by itself what a kept connection has taken before it broke, unless the body can't be rewound.
+     * If a kept connection breaks after it has accepted a request, curl repeats the request unless
+     * its body can't be rewound.
      *
      * @dataProvider transports
      * @param class-string<Transport> $class

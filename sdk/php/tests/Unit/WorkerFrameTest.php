@@ -40,7 +40,7 @@ final class WorkerFrameTest extends TestCase
         foreach ([strlen($wire), 7, 1] as $size) {
             $decoder = new FrameDecoder();
             $frames = [];
-            // Twice, one behind the other.
+            // The same frame twice, back to back.
             foreach (str_split($wire . $wire, $size) as $part) {
                 $decoder->feed($part);
                 while (($frame = $decoder->next()) !== null) {
@@ -72,7 +72,7 @@ final class WorkerFrameTest extends TestCase
             $parts = array_map($frame->part(...), array_keys($head['parts']));
             unset($head['parts']);
         }
-        // An empty object is an empty array once it was read.
+        // Decoding turns an empty object into an empty array.
         $head = self::objects($head, json_decode(substr(RuntimeVectors::wire($vector), 8, -strlen($payload) ?: null)));
         self::assertSame($vector['wire'], bin2hex(Frame::encode($head, $parts, 1 << 20, 16 << 20)));
     }
@@ -142,7 +142,7 @@ final class WorkerFrameTest extends TestCase
     }
 
     /**
-     * Converts those empty arrays to objects that are objects in the other value.
+     * Converts an empty array to an object if the same place of the other value is an object.
      */
     private static function objects(mixed $value, mixed $other): mixed
     {

@@ -134,7 +134,7 @@ final class WorkerProcessTest extends TestCase
 
     public function testEndsWithVeche(): void
     {
-        // The worker has inherited this end too, so closing it were not enough.
+        // The worker has inherited this end too, so closing it here would not end the connection.
         stream_socket_shutdown($this->socket, STREAM_SHUT_RDWR);
         self::assertSame(0, $this->exitCode());
     }

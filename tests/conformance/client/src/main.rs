@@ -1,6 +1,6 @@
-//! A WebSocket client for Autobahn's fuzzing server: asks how many cases there are, echoes through each, asks for the
-//! report. Blocking sockets and the codec of `veche-proto` in the client's role; nothing else is in between, so that
-//! what the suite judges is the codec.
+//! A WebSocket client for Autobahn's fuzzing server. It requests the number of cases, echoes the
+//! messages of each case, and requests the report. It uses only blocking sockets and the codec of
+//! `veche-proto` in the client's role, so that the suite tests the codec.
 //!
 //! `WS_PORT` and `AGENT` come from the environment.
 
@@ -16,7 +16,7 @@ use veche_proto::websocket::{
     Codecs, Decoder, Encoder, FrameEvent, MessageLimits, Opcode, Role, encode_close, encode_control,
 };
 
-/// 9.3.1 and 9.4.1 come in 65,536 fragments, 9.1.6 and 9.2.6 are 16 MiB long.
+/// Cases 9.3.1 and 9.4.1 have 65,536 fragments, cases 9.1.6 and 9.2.6 have 16 MiB.
 const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 32 << 20,
     fragments_max: 70_000,
@@ -46,8 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     )
 }
 
-/// One connection: echoes until it ends, and lends each message to `seen` before. A failed connection is the case's
-/// business, and its verdict is in the report.
+/// Handles one connection until it ends: passes each message to `seen` and echoes it. A case may
+/// make its connection fail; the report has the verdict.
 fn run(
     port: u16,
     target: &str,
@@ -58,7 +58,7 @@ fn run(
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
 
-    // Both forms of compression are spoken: the one without memory first, as the product's default is.
+    // The offer permits context takeover, unlike the product's default; the server may refuse it.
     let policy = DeflatePolicy {
         takeover: true,
         ..DeflatePolicy::default()
@@ -92,7 +92,7 @@ fn run(
             let mask = Some(fastrand::u32(..).to_ne_bytes());
             let mut reply = Vec::new();
             let mut ended = false;
-            // A message is lent from the codecs, which the encoder needs too: it is copied in between.
+            // The message borrows from the codecs, which the encoder needs too, so it is copied.
             let mut message = None;
             match decoder.decode(&mut input[at..], codecs, &LIMITS) {
                 Ok((taken, event)) => {
@@ -141,7 +141,8 @@ fn run(
     }
 }
 
-/// After the close frame: the server ends the TCP connection first (RFC 6455 section 7.1.1).
+/// Ends a connection after the Close frames. The server closes the TCP connection first (RFC 6455,
+/// section 7.1.1).
 fn end(mut stream: TcpStream, buffer: &mut [u8]) -> Result<(), Box<dyn Error>> {
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     while stream.read(buffer).is_ok_and(|count| count > 0) {}

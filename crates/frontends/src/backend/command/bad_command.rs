@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use veche_types::codes::ErrorCode;
 use veche_types::nearest;
 
-/// Describes, in text for people, why a command is invalid.
+/// The reason why a command is invalid, as text for people.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct BadCommand {

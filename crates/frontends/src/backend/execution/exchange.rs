@@ -13,9 +13,9 @@ use crate::http::api_error::write_error;
 /// The error message for a publication to which the engine gave no answer.
 const UNANSWERED: &str = "internal server error: the publication may have been made or not; it can be repeated with its idempotency key";
 
-/// Added to [`Exchange::open`] while the number of outstanding answers to a user command is unknown, which is until
-/// the user's home worker sends it. Answers that arrive earlier are subtracted from the sum, so it can't reach 0 too
-/// early.
+/// Added to [`Exchange::open`] until the user's home worker reports how many answers to a user
+/// command will follow. Answers that arrive earlier are subtracted from the sum, which can't reach
+/// 0 too early.
 pub(super) const UNCOUNTED: u32 = 1 << 31;
 
 /// How the results of a publication are combined.
@@ -117,7 +117,8 @@ impl Exchange {
         is_whole
     }
 
-    /// If some nodes did not answer, adds the number of nodes that did and of all known nodes to the result.
+    /// If some nodes did not answer, adds the number of nodes that answered and of all known nodes
+    /// to the result.
     fn write_partial(&self, text: &mut String) {
         let Some((answered, known)) = self.partial else {
             return;
@@ -199,8 +200,8 @@ impl Exchange {
             ExchangeState::Written(result) => {
                 let _ = write!(text, "\"{key}\":{result}");
             }
-            // Lists that are available are written element by element, so only a list with too many channels gets
-            // here.
+            // Complete lists of channels and connections are written element by element elsewhere.
+            // Here the list is missing because it has too many elements.
             ExchangeState::Channels(_) => {
                 let why = "too many channels: filter by a pattern";
                 write_error(text, ErrorCode::LimitExceeded, why);
@@ -235,7 +236,7 @@ fn write_status(text: &mut String, key: &str, status: UserStatus, is_blocked: bo
     });
 }
 
-/// Writes the number of connections to which a publication was handed, if it is known.
+/// Writes the number of connections that a publication was passed to, if it is known.
 fn write_delivered(text: &mut String, handed: Option<u64>) {
     if let Some(handed) = handed {
         let _ = write!(text, "\"handed\":{handed}");
@@ -289,7 +290,7 @@ fn write_query_answer(text: &mut String, key: &str, answer: &HubReply) {
             };
             write_error(text, code, &error.to_string());
         }
-        // `list` writes the first two; the others are never answers to a query.
+        // `list` writes histories and presences; the other replies never answer a query.
         HubReply::History(Ok(_))
         | HubReply::Presence(Ok(_))
         | HubReply::Subscribed(_)

@@ -14,9 +14,9 @@ use crate::context::issued_token::Ban;
 use crate::context::process::ProcessServices;
 use crate::context::worker_context::{Context, Requests};
 
-/// Applies a user command to decisions in progress: a connection of this user that is still authenticating, or a
-/// subscription that a hook still decides on, is closed or refused afterwards. Open sessions receive the command
-/// themselves.
+/// Applies a user command to decisions in progress. A client that is still authenticating is
+/// refused when its authentication completes, and so is a subscription that a hook still decides
+/// on. Open sessions receive the command themselves.
 pub fn bind_undecided(process: &dyn ProcessServices, user: &str, instruction: &UserCommand) {
     let is_end = matches!(
         instruction.action,

@@ -1,9 +1,9 @@
-//! The client's address as a proxy sends it: in `X-Forwarded-For`, `Forwarded` (RFC 7239) or a header of the proxy's
-//! own.
+//! The client's address as a proxy sends it: in `X-Forwarded-For`, `Forwarded` (RFC 7239) or a
+//! proxy-specific header.
 //!
-//! Each proxy appends the address of its own peer to the list, so the list is read from its end: as long as an
-//! address belongs to a trusted proxy, the address before it is trusted too. The first address that belongs to no
-//! trusted proxy is the client; everything before it may be forged.
+//! Each proxy appends the address of its own peer to the list, so the list is read from its end: if
+//! an address belongs to a trusted proxy, the address before it is trusted too. The first address
+//! that belongs to no trusted proxy is the client; everything before it may be forged.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -76,11 +76,11 @@ fn lines<'b>(head: &Head<'b>, name: &str) -> impl Iterator<Item = &'b [u8]> {
         .map(|(_, value)| value)
 }
 
-/// Returns, from the end, the first address that is not a trusted proxy; if all belong to trusted proxies, the last
-/// address read.
+/// Returns, from the end, the first address that is not a trusted proxy; if all belong to trusted
+/// proxies, the last address read.
 ///
-/// A malformed element before that comes from a client: it is an error, so that the proxy's address is not taken for
-/// the client's.
+/// A malformed element found before this address comes from a client. It is an error, so that the
+/// proxy's address is not taken for the client's.
 fn nearest(
     peer: IpAddr,
     hops: impl Iterator<Item = Option<IpAddr>>,

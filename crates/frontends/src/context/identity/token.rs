@@ -226,8 +226,9 @@ impl TokenAuth {
 }
 
 impl TokenVerifier {
-    /// Returns how long a connection or subscription opened by a token is valid. If the token has Centrifugo's claim
-    /// `expire_at`, the validity ends then (0: never); otherwise it ends with that of the token.
+    /// Returns how long a connection or subscription opened by a token is valid. If the token has
+    /// Centrifugo's claim `expire_at`, the validity ends then (0: never); otherwise it ends when
+    /// the token expires.
     ///
     /// # Errors
     /// The value of `expire_at` is invalid.

@@ -34,8 +34,8 @@ pub enum HeaderError {
     Single,
 }
 
-/// Headers of the connection that a route can't add, in addition to those that [`check_header`] refuses and those
-/// that begin with `Sec-WebSocket-`.
+/// Headers that a route can't add because they concern the connection. A route also can't add
+/// headers that [`check_header`] refuses, or that begin with `Sec-WebSocket-`.
 const OF_CONNECTIONS: [&str; 4] = ["Upgrade", "Trailer", "TE", "Proxy-Connection"];
 
 const OF_CONTENTS: [&str; 7] = [

@@ -52,7 +52,8 @@ impl ProcessServices for Bare {
     }
 }
 
-/// Counts any number of sessions except for the user `crowd`, and records which users opened and closed one.
+/// Accepts any number of sessions of every user except `crowd`, and records which users opened and
+/// closed a session.
 #[derive(Default)]
 struct Counting(RwLock<Vec<String>>);
 

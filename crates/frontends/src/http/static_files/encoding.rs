@@ -15,7 +15,8 @@ pub(super) struct AcceptedCodings {
 }
 
 impl AcceptedCodings {
-    /// Evaluates `Accept-Encoding`. Of codings with equal weights, the one that is first in `offered` is preferred.
+    /// Evaluates `Accept-Encoding`. Codings with equal weights are preferred in the order of
+    /// `offered`.
     pub(super) fn of(head: &Head<'_>, offered: &[ContentCoding]) -> Self {
         Weights::read(head.header_all("accept-encoding")).accepted(offered)
     }
@@ -66,8 +67,8 @@ impl Weights {
         named.or(self.others).unwrap_or(0)
     }
 
-    /// Returns the accepted codings. The unencoded file is accepted unless it is excluded. A coding is preferred to
-    /// it unless the weight of the unencoded file is higher.
+    /// Returns the accepted codings. The unencoded file is accepted unless the header excludes it.
+    /// Codings with a lower weight than the unencoded file are omitted.
     fn accepted(&self, offered: &[ContentCoding]) -> AcceptedCodings {
         let identity = self.identity.or(self.others);
         let weight_min = identity.unwrap_or(0).max(1);
@@ -99,7 +100,7 @@ fn member(member: &str) -> Option<(&str, Weight)> {
 
 const OWS: [char; 2] = [' ', '\t'];
 
-/// The weight of a coding for which the header gives none.
+/// The weight of a coding without a weight in the header.
 const WHOLE: Weight = 1_000;
 
 /// Parses a `qvalue` (RFC 9110 section 12.4.2): `0`, `0.5`, `1.000`; at most three decimals.

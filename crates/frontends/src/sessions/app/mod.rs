@@ -35,9 +35,9 @@ const BACKEND_TICKET: Ticket = Ticket(u32::MAX);
 pub(crate) struct AppSession {
     app: AppId,
     state: State,
-    /// Whether it is the session of an outbound connection. Its input is processed even while its output is unsent:
-    /// if both ends waited for the other one to read, neither would continue. Its output is limited when an
-    /// application sends.
+    /// Whether this is the session of an outbound connection. Its input is processed even while its
+    /// output is unsent: if each end waited for the other to read, both would be stuck. Its output
+    /// is limited when an application sends.
     is_client: bool,
     /// The queued messages; `None` if the queue is empty.
     queued: Option<Box<QueuedMessages>>,
@@ -262,8 +262,8 @@ impl Session for AppSession {
         true
     }
 
-    /// Reports the end to the application. If the peer ended the session, the messages that it sent before are passed
-    /// first.
+    /// Reports the end of the session to the application. If the peer ended the session, its queued
+    /// messages are passed to the application first.
     fn handle_closed(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
         if !cx.is_open {
             // The server has begun to close the session, so queued messages are dropped.

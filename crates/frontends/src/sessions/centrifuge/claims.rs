@@ -89,7 +89,8 @@ impl SubscriptionClaims {
     }
 }
 
-/// The name of a claim, the name of its base64 alternative, and the error text for an invalid value of that.
+/// The name of a claim, the name of its base64 alternative, and the error text for an invalid value
+/// of the alternative.
 type Base64Claim = (&'static str, &'static str, &'static str);
 
 const INFO: Base64Claim = ("info", "b64info", "b64info has to be a string of base64");

@@ -157,8 +157,8 @@ impl Centrifuge {
         }
     }
 
-    /// Handles a message without a reply. Later commands wait for its decision nevertheless, since a client's
-    /// commands are processed in order.
+    /// Handles a message, which has no reply. Later commands still wait for the hook decision on
+    /// it, since a client's commands are processed in order.
     fn send(
         &mut self,
         id: u32,

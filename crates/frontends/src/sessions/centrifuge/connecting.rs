@@ -37,7 +37,7 @@ pub(super) struct PendingConnect {
     channels: Vec<PendingServerSubscription>,
     /// Data that the client receives with the reply.
     data: Option<Payload>,
-    /// The ticket of the first channel; the others follow it.
+    /// The ticket of the first channel; the tickets of the other channels follow it.
     first: u32,
     /// Number of home workers' answers that are still outstanding.
     open: usize,
@@ -142,8 +142,8 @@ impl Centrifuge {
         self.add_server_subscriptions(id, welcome, request, frame, cx)
     }
 
-    /// Returns the admission that a hook decides on, for a client without a token; `None` if the route has no such
-    /// hook.
+    /// Returns the admission that a hook has granted to a client without a token; `None` if the
+    /// route has no such hook.
     fn handle_admission(
         &mut self,
         id: u32,
@@ -261,7 +261,8 @@ impl Centrifuge {
         counted(ConnectionClaims::read(&claims, namespaces), cx.shared)
     }
 
-    /// Sets the user that the connect command's token names, unless the handshake has authenticated another one.
+    /// Sets the user that the connect command's token names, unless the handshake has authenticated
+    /// a different user.
     fn set_user_of_connection(
         &mut self,
         lease: IdentityLease,
@@ -271,7 +272,7 @@ impl Centrifuge {
             return Err(DisconnectCode::InvalidToken);
         }
         let user = Some(&*lease.user).filter(|user| !user.is_empty());
-        // A user that the handshake determined was already checked then.
+        // If the handshake determined the user, the user was checked during the handshake.
         if let Some(user) = user
             && cx.lease.is_none()
         {
@@ -284,9 +285,10 @@ impl Centrifuge {
         Ok(())
     }
 
-    /// Records the current [`disconnect_count`](crate::ProcessServices::disconnect_count), so that calls of back ends
-    /// that disconnect or unsubscribe the user while the command waits for keys or a decision take effect. If the
-    /// handshake had a user, it was recorded then.
+    /// Records the current [`disconnect_count`](crate::ProcessServices::disconnect_count), so that
+    /// calls of back ends that disconnect or unsubscribe the user while the command waits for keys
+    /// or a decision take effect. If the handshake determined the user, the count was recorded
+    /// during the handshake.
     fn note_disconnect_count(&mut self, cx: &SessionContext<'_>) {
         let is_first = !self.has_requested_keys && !self.hooks.has_decision();
         if is_first && (self.info.user.is_empty() || self.disconnects_seen.is_none()) {
@@ -302,8 +304,8 @@ impl Centrifuge {
             && shared.is_unsubscribed_since(user, channel, self.disconnects_seen, client)
     }
 
-    /// Ends the session if a back end disconnected its user during authentication, since that call could not find the
-    /// session.
+    /// Ends the session if a back end disconnected its user during authentication, since the back
+    /// end's call could not find the session.
     fn end_if_disconnected(&self, cx: &SessionContext<'_>) -> Option<CommandStatus> {
         let ClientInfo { user, client, .. } = &*self.info;
         let (code, reason) = CloseCode::Disconnected.parts();
@@ -338,7 +340,8 @@ impl Centrifuge {
         let mut channels = welcome.channels;
         if !self.info.user.is_empty() {
             let channel = format!("#{}", self.info.user);
-            // If the token or hook names the personal channel, its options take precedence.
+            // If the token or hook names the personal channel, the options given there take
+            // precedence.
             let named = channels.iter().position(|one| one.channel == channel);
             all.push(match named {
                 Some(place) => channels.remove(place),
@@ -349,7 +352,7 @@ impl Centrifuge {
             });
         }
         for one in channels {
-            // A channel that is named twice is subscribed once.
+            // A channel that is named twice leads to only one subscription.
             if !all.iter().any(|other| other.channel == one.channel) {
                 all.push(one);
             }
@@ -449,8 +452,8 @@ impl Centrifuge {
         frame: &mut ReplyFrame,
         cx: &mut SessionContext<'_>,
     ) -> CommandStatus {
-        // The user may have been banned while the command waited. The ban's call could not find this session, so it
-        // is checked here.
+        // The user may have been banned while the command waited. The ban could not find this
+        // session, so it is checked again here.
         if cx.shared.is_banned(&self.info.user) {
             return CommandStatus::Close(DisconnectCode::PermissionDenied);
         }
@@ -575,7 +578,7 @@ impl Centrifuge {
             Err(denied) => {
                 denied.note(cx.id, cx.shared);
                 return CommandStatus::Close(match denied {
-                    // The client reconnects with its token, and is then requested to get a new one.
+                    // The client reconnects with its token, and is then told to get a new one.
                     TokenDenied::Expired | TokenDenied::Revoked => DisconnectCode::Expired,
                     _ => DisconnectCode::InvalidToken,
                 });

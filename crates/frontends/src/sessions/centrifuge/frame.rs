@@ -108,7 +108,7 @@ impl ReplyFrame {
     }
 }
 
-/// Returns the close code that stands for an error of this code.
+/// Returns the close code for clients that can't receive an error with this code.
 fn end_of(code: u32, is_temporary: bool) -> DisconnectCode {
     let is = |known: ErrorCode| known.code() == code;
     match () {

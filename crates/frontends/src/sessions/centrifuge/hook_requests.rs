@@ -1,7 +1,8 @@
-//! Commands that need a hook decision: the requests for it, and the checks of decisions.
+//! Commands that need a hook decision: requests for decisions, and checks of the decisions.
 //!
-//! A command that needs a decision remains as bytes, and is parsed again and executed when the decision arrives
-//! ([`crate::context::hooks`] explains why). Decisions of all targets are validated here.
+//! A command that needs a decision is kept as bytes, and is parsed again and executed when the
+//! decision arrives ([`crate::context::hooks`] explains why). Decisions of all targets are
+//! validated here.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -102,7 +103,8 @@ impl HookState {
         pending.is_some_and(|pending| pending.is_withdrawn)
     }
 
-    /// Stores a grant again whose command could not be executed now and will be retried.
+    /// Stores the grant of a command again, because the command could not be executed now and will
+    /// be retried.
     pub(super) fn put_back(&mut self, grant: Box<HookGrant>) {
         self.decision = Some(HookDecision::Granted(grant));
     }
@@ -260,7 +262,8 @@ impl Centrifuge {
         Some(id)
     }
 
-    /// Reports the end of the session to the hook for it, if the route has one; at most once.
+    /// Reports the end of the session to the route's disconnect hook, if there is one; at most
+    /// once.
     pub(crate) fn report_disconnect(
         &mut self,
         id: ConnectionId,
@@ -294,7 +297,7 @@ impl Centrifuge {
         });
     }
 
-    /// Assigns the client's id if it has none yet. Called at the latest before the first hook request.
+    /// Assigns the client's id if it has none yet. Has to be called before the first hook request.
     pub(super) fn ensure_client(&mut self, cx: &mut SessionContext<'_>) {
         if self.info.client.is_empty() {
             let client = unique(cx.shared.requests.outboxes.masks.bytes());

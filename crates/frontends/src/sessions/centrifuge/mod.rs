@@ -97,7 +97,7 @@ pub(crate) struct Centrifuge {
     info: Arc<ClientInfo>,
     state: State,
     subscriptions: ClientSubscriptions,
-    /// Whether missed publications were compared for deltas in this turn; a session does that once per turn.
+    /// Whether this turn has compared missed publications for deltas, which it may do only once.
     has_compared: bool,
     /// The message whose commands are being executed.
     message: Vec<u8>,
@@ -120,8 +120,8 @@ pub(crate) struct Centrifuge {
     has_requested_keys: bool,
     /// Pending hook requests and decisions.
     hooks: HookState,
-    /// The address to which the client sends commands in other requests. Knowing it proves that they are the
-    /// client's.
+    /// The address to which the client sends commands in other requests. A request that contains
+    /// the address is known to come from this client.
     address: Option<Box<EmulationAddress>>,
     /// Name and version that the client sent in its connect command.
     kind: [Box<str>; 2],
@@ -133,7 +133,7 @@ pub(crate) struct Centrifuge {
     disconnects_seen: Option<u64>,
     /// Whether the deadline may have become earlier since it was last queried.
     deadline_changed: bool,
-    /// Monotonic time in milliseconds at which the session began; after the connect reply, that of the last ping.
+    /// Monotonic milliseconds of the session's start or, once connected, of the last ping.
     pinged_ms: u64,
     /// Whether a ping was sent and no data was received since then.
     is_pinged: bool,
@@ -256,7 +256,7 @@ impl Centrifuge {
     pub(crate) fn begin_emulation(&mut self, address: EmulationAddress, commands: &[u8]) {
         self.address = Some(Box::new(address));
         self.message = commands.to_vec();
-        // The capacity marks that there is input, even if it is empty.
+        // A non-zero capacity marks that there is input, even if the input is empty.
         self.message.reserve(1);
     }
 

@@ -1,10 +1,11 @@
-//! One-way clients, which need no SDK: their first message is a connect request, and afterwards they only receive
-//! pushes.
+//! One-way clients, which need no SDK: their first message is a connect request, and afterwards
+//! they only receive pushes.
 //!
-//! The rules for channels are the same as for the connect command of other clients. Since one-way clients can't send
-//! commands later, they have two additions: channels in the request to which any client may subscribe are subscribed
-//! when the client connects; and with server-sent events, each event has an id with the client's positions
-//! ([`crate::outbox`]). The browser sends that id when it reconnects, so all channels are recovered.
+//! The rules for channels are the same as for the connect command of other clients. Since one-way
+//! clients can't send commands later, there are two additions. When the client connects, it is
+//! subscribed to those channels in its request that any client may subscribe to. With server-sent
+//! events, each event has an id with the client's positions ([`crate::outbox`]). The browser sends
+//! that id when it reconnects, so all channels are recovered.
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ impl Centrifuge {
     pub(crate) fn begin_listening(&mut self, connect: &[u8], since: Option<Arc<[Since]>>) {
         self.one_way = Some(OneWayState { since });
         self.message = connect.to_vec();
-        // The capacity marks that there is input, even if it is empty.
+        // A non-zero capacity marks that there is input, even if the input is empty.
         self.message.reserve(1);
     }
 
@@ -110,8 +111,8 @@ impl Centrifuge {
         self.one_way.as_ref()?.since.clone()
     }
 
-    /// Adds the channels of the request that any client may subscribe to. Others are ignored without an error: the
-    /// reply lists the channels that are subscribed.
+    /// Adds those channels of the request to which any client may subscribe. Other channels are
+    /// ignored without an error: the reply lists the channels to which the client is subscribed.
     pub(super) fn add_asked(
         &self,
         all: &mut Vec<ChannelClaim>,

@@ -23,7 +23,7 @@ use crate::http::reply::Refusal;
 use crate::http::upgrade::RefusedUpgrade;
 use crate::outbox::cursors;
 
-/// The subprotocols of the protocol's two encodings; this one is for Protobuf.
+/// The subprotocol for the Protobuf encoding; [`JSON`] is the subprotocol for the JSON encoding.
 const PROTOBUF: &str = "centrifuge-protobuf";
 const JSON: &str = "centrifuge-json";
 
@@ -239,8 +239,8 @@ fn relay(
                 status = Status::SERVICE_UNAVAILABLE;
                 headers.push(("Retry-After", "1".into()));
             }
-            // Whether the response still exists is checked on its worker. If it has ended, the client knows that
-            // itself.
+            // Whether the response still exists is checked on its worker. If the response has
+            // ended, the client has noticed that.
             Some(to) => {
                 let commands = emulation.data.as_ref().into();
                 shared
@@ -275,7 +275,7 @@ fn has_room(worker: WorkerId, shared: &Context) -> bool {
             < share
 }
 
-/// Returns the headers against caching, and the CORS headers for pages of this origin.
+/// Returns the headers that prevent caching, and the CORS headers for pages of this origin.
 fn allowed(origin: Option<String>) -> Headers {
     let passing = OVERLOADED.into_iter();
     let mut headers: Headers = passing.map(|(name, value)| (name, value.into())).collect();

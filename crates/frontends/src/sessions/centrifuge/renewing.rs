@@ -1,7 +1,8 @@
-//! Renewals by hooks: when a connection or subscription expires, a hook decides whether it continues.
+//! Renewals by hooks: when a connection or subscription expires, a hook decides whether it
+//! continues.
 //!
-//! The client is not involved, and its commands do not wait for the decision. If the hook fails to decide, it is
-//! requested again later, and the connection or subscription continues until then.
+//! The client is not involved, and its commands do not wait for the decision. If the hook fails to
+//! decide, the request is repeated later, and the connection or subscription continues until then.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -66,8 +67,8 @@ impl Centrifuge {
         }
     }
 
-    /// Handles a decision on a renewal. Returns the step that it causes for the session, or `None` if the session
-    /// just continues.
+    /// Handles a decision on a renewal. Returns the session's next step, or `None` if nothing
+    /// changes for it.
     pub(super) fn handle_renewal(
         &mut self,
         request_id: HookRequestId,
@@ -111,7 +112,8 @@ impl Centrifuge {
                 self.subscriptions.renew(&channel, again_ms, None);
                 None
             }
-            // The client can't subscribe to a server-side subscription again, so its connection ends.
+            // The client can't renew a server-side subscription by subscribing again, so its
+            // connection ends.
             RenewalOutcome::Over if self.subscriptions.is_by_server(&channel) => {
                 Some(DisconnectCode::SubscriptionExpired.into())
             }

@@ -52,7 +52,7 @@ struct ClientSubscription {
     is_by_token: bool,
     /// When its token or grant expires, in milliseconds since 1970; `None`: never.
     expires_ms: Option<u64>,
-    /// Whether a hook decides on its renewal when it expires, without the client.
+    /// Whether a hook, and not the client, renews the subscription when it expires.
     is_renewed: bool,
     /// The pending hook request for its renewal, if there is one.
     renewal: Option<HookRequestId>,
@@ -209,9 +209,9 @@ impl ClientSubscriptions {
         self.due_ms = self.all.iter().filter_map(ClientSubscription::due_ms).min();
     }
 
-    /// Returns the monotonic time in milliseconds at which the first subscription expires or has to be renewed, or at
-    /// which that has to be checked again; `u64::MAX` if none expires. `awaited`: the channel of a pending subscribe
-    /// command, which is left out.
+    /// Returns the monotonic time in milliseconds at which the first subscription expires or has to
+    /// be renewed, or at which the expiries have to be checked again; `u64::MAX` if none expires.
+    /// `awaited`: the channel of a pending subscribe command, which is left out.
     pub(super) fn deadline_ms(&self, now: Now, awaited: Option<&str>) -> u64 {
         let left_ms = |due_ms: u64| due_ms.saturating_sub(now.wall_ms).min(EXPIRY_CHECK_MS);
         let mut first_ms = self.due_ms;
@@ -226,7 +226,7 @@ impl ClientSubscriptions {
 }
 
 impl ClientSubscription {
-    /// Returns whether a hook has to be requested when the subscription expires.
+    /// Returns whether a hook decision has to be requested when the subscription expires.
     fn defers_renewal(&self) -> bool {
         self.is_renewed && self.renewal.is_none()
     }
@@ -251,7 +251,8 @@ fn subscription_options(
     let wants_deltas = request.delta == DELTA;
     let filter = match request.filter {
         None => None,
-        // A filter excludes deltas, since the client may not have received the previous publication.
+        // A filter and deltas can't be combined, since the filter may have excluded the previous
+        // publication.
         Some(_) if !options.tags_filter || wants_deltas => return Err(FilterError),
         Some(filter) => Some(Arc::new(TagsFilter::read(filter)?) as Arc<dyn PublicationFilter>),
     };
@@ -282,7 +283,7 @@ impl Centrifuge {
 
     pub(super) fn info_with(&self, chan_info: Option<&Payload>) -> Arc<ClientInfo> {
         match chan_info {
-            // The data without a part for the channel is shared by all channels.
+            // Channels without data of their own share the connection's data.
             None => Arc::clone(&self.info),
             Some(_) => Arc::new(ClientInfo {
                 chan_info: chan_info.cloned(),
@@ -502,7 +503,7 @@ impl Centrifuge {
         match self.subscriptions.find(channel) {
             Some(one) if one.is_by_server => return refuse(id, ErrorCode::PermissionDenied, frame),
             Some(_) => self.leave(channel, cx),
-            // The client is not subscribed, which is the state that it requests.
+            // The client is not subscribed, so there is nothing to do.
             None => {}
         }
         frame.reply(id, Outcome::Unsubscribe);
@@ -575,8 +576,9 @@ impl Centrifuge {
         CommandStatus::Yes
     }
 
-    /// Ends the subscriptions whose token has expired; clients get new tokens and subscribe again. If a server-side
-    /// subscription has expired, the session ends, since the client can't renew that.
+    /// Ends the subscriptions whose token has expired; clients get new tokens and subscribe again.
+    /// If a server-side subscription has expired, the session ends, since the client can't renew
+    /// such a subscription.
     pub(super) fn end_expired(
         &mut self,
         frame: &mut ReplyFrame,
@@ -608,8 +610,8 @@ impl Centrifuge {
     }
 }
 
-/// Subscribes a session to a channel. Returns the result if the channel's home is on this worker; otherwise it
-/// follows with the ticket.
+/// Subscribes a session to a channel. Returns the result if the channel's home is on this worker.
+/// Otherwise the result arrives later, with the ticket.
 pub(super) fn join(
     channel: ChannelName<'_>,
     ticket: Ticket,

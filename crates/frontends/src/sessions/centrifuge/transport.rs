@@ -80,8 +80,8 @@ impl CentrifugeTransport {
     }
 }
 
-/// Maximum number of bytes of one client's relayed requests that wait for earlier commands; the next constant is
-/// added for each request.
+/// Maximum number of bytes of one client's relayed requests that wait for earlier commands. Each
+/// request counts [`RELAY_BYTES`] in addition to its own bytes.
 const RELAYED_BYTES_MAX: usize = 256 << 10;
 const RELAY_BYTES: usize = 64;
 
@@ -100,7 +100,7 @@ impl RelayQueue {
             return false;
         }
         self.bytes = bytes;
-        // The capacity marks that there is a message, even if it is empty.
+        // A non-zero capacity marks that there is a message, even if the message is empty.
         let mut kept = Vec::with_capacity(commands.len().max(1));
         kept.extend_from_slice(commands);
         self.all.push_back(kept);

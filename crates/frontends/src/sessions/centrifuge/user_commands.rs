@@ -208,8 +208,9 @@ impl Centrifuge {
         }
     }
 
-    /// Handles that publications of a channel were lost: the client is unsubscribed, subscribes again and recovers
-    /// what is available. If the subscription is server-side, the connection is closed instead.
+    /// Handles the loss of a channel's publications: the client is unsubscribed, subscribes again
+    /// and recovers what is available. If the subscription is server-side, the connection is closed
+    /// instead.
     pub(crate) fn handle_lost_history(
         &mut self,
         channel: &str,

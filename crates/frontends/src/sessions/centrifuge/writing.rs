@@ -14,7 +14,7 @@ use super::frame::ReplyFrame;
 use super::pushes::forms::{as_json, client, has_deltas, patch, publication, quoted, tags, whole};
 use crate::outbox::PublicationFilter;
 
-/// Converts data that a client has published for the hub.
+/// Converts data that a client has published to the payload type of the hub.
 pub(super) fn payload(data: PublicationData<'_>) -> PayloadRef<'_> {
     let (kind, bytes) = match data {
         PublicationData::Json(json) => (PayloadKind::Json, json.as_bytes()),
@@ -28,18 +28,18 @@ pub(super) fn payload(data: PublicationData<'_>) -> PayloadRef<'_> {
     PayloadRef { kind, bytes }
 }
 
-/// Maximum number of bytes of missed publications that are compared for deltas, per recovering client; later ones are
-/// sent whole.
+/// Maximum number of bytes of missed publications that are compared for deltas, per recovering
+/// client. Later publications are sent whole.
 pub(super) const COMPARED_BYTES_MAX: usize = 64 << 10;
 
-/// Publications with what their wire format borrows.
+/// Publications, and the data that their wire format borrows.
 pub(super) struct PublicationBuffer<'a> {
     all: Vec<&'a Publication>,
     tags: Vec<Vec<(&'a str, &'a str)>>,
     /// The encoded data of each publication; `None` if this encoding sends it unchanged.
     quoted: Vec<Option<String>>,
-    /// If the client receives deltas: for each publication its delta from the previous one, or `None` if that is not
-    /// shorter.
+    /// If the client receives deltas: for each publication its delta from the previous one, or
+    /// `None` if the delta is not shorter than the publication.
     patches: Option<Vec<Option<Vec<u8>>>>,
 }
 
@@ -55,7 +55,8 @@ impl<'a> PublicationBuffer<'a> {
         }
     }
 
-    /// Encodes all publications but the first as deltas, as far as the limit on comparisons permits.
+    /// Encodes all publications except the first as deltas, until the limit on comparisons is
+    /// reached.
     fn with_deltas(self, encoding: Encoding) -> Self {
         let mut previous = None;
         let mut left = COMPARED_BYTES_MAX;
@@ -137,9 +138,9 @@ pub(super) struct SubscribeReply<'a> {
 }
 
 impl<'a> SubscribeReply<'a> {
-    /// Creates the reply with the recovered publications. `bytes` is their maximum size and the size counted for each
-    /// in addition to its payload; if they exceed the maximum, the reply has none of them and the recovery is
-    /// incomplete.
+    /// Creates the reply with the recovered publications. `bytes`: their maximum total size, and
+    /// the size counted for each publication in addition to its payload. If they exceed the
+    /// maximum, the reply has none of them and the recovery is incomplete.
     pub(super) fn new(
         joined: Option<&'a SubscribeOutcome>,
         was_recovering: bool,
@@ -209,7 +210,8 @@ impl<'a> SubscribeReply<'a> {
         }
     }
 
-    /// Returns whether the reply has recovered publications, so that the client then has the channel's latest one.
+    /// Returns whether the reply has recovered publications. If so, the client has the channel's
+    /// latest publication after the reply.
     pub(super) fn has_publications(&self) -> bool {
         !self.publications.all.is_empty()
     }
@@ -228,8 +230,8 @@ impl<'a> SubscribeReply<'a> {
         self.publications.bytes() + self.publications.all.len() * self.each_bytes
     }
 
-    /// Returns the position before the recovered publications, for replies that these follow; the current position if
-    /// there are none.
+    /// Returns the position to report in a reply that precedes the recovered publications: the
+    /// position before the first of them, or the current position if there are none.
     pub(super) fn begin(&self) -> Option<Position> {
         let mut position = self.joined?.position;
         if self.has_publications() {

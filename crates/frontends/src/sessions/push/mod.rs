@@ -196,9 +196,9 @@ fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused
     Ok((!all.is_empty()).then(|| all.into()))
 }
 
-/// Parses the requested channels and removes duplicates. Everything is checked that does not depend on the user. A
-/// route's patterns permit single channels and no wildcard subscription, which would receive more than the route
-/// permits, unless the namespace is open to all users.
+/// Parses the requested channels, removes duplicates, and makes all checks that do not depend on
+/// the user. A wildcard subscription would receive more than the route's patterns permit, so it is
+/// refused unless the namespace is open to all users.
 fn channels(
     head: &Head<'_>,
     route: &Route,

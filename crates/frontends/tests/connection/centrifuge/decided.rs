@@ -422,8 +422,8 @@ fn publications_are_published_as_decided() {
         assert_eq!(push["pub"]["data"], published);
         assert_eq!(push["pub"]["info"]["user"], "ann");
     }
-    // Commands that are invalid in any case are refused without a hook request: for channels of other users, and
-    // malformed ones.
+    // Commands for other users' channels and malformed commands are refused without a hook request,
+    // since no decision could permit them.
     for (command, code) in [
         (r#"{"id":3,"subscribe":{"channel":"asked:1#eve"}}"#, 103),
         (
@@ -677,7 +677,8 @@ fn a_disconnect_is_reported_once_with_the_first_reason() {
     let gone = hook_request(&mut world, 1);
     assert_eq!((gone.kind, &*gone.user), (HookKind::Disconnect, "ann"));
     assert_eq!(gone.disconnect.map(|(code, _)| code), Some(1006));
-    // A decision closes the client, and then the transport is reset: the code of the first is reported.
+    // If a decision closes the client and the transport is then reset, the code of the decision is
+    // reported.
     let peer = let_in(&mut world);
     let (_, received) = decide(
         &mut world,

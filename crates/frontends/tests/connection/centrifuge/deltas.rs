@@ -1,5 +1,5 @@
-//! Clients with deltas: each receives the difference from its previous publication, and reconstructs all data from
-//! that.
+//! Clients with deltas: each receives the difference from its previous publication, and
+//! reconstructs all data from the differences.
 
 #[path = "../../../../centrifuge/tests/fossil/decoder.rs"]
 mod decoder;
@@ -110,7 +110,8 @@ fn the_first_is_whole_and_then_come_deltas() {
     }
 }
 
-/// JSON clients receive binary data as base64, and a delta between the bytes could not be applied to that.
+/// JSON clients receive binary data as base64, and a delta between the bytes could not be applied
+/// to the base64 text.
 #[test]
 fn json_clients_take_no_deltas_from_or_to_binary_data() {
     let mut world = world(1);
@@ -178,12 +179,13 @@ fn unstored_publications_do_not_break_the_delta_chain() {
         for (number, (more, is_delta)) in [
             (&asks, false),
             (&asks, true),
-            // The publisher does not request a delta for this one, so it is sent whole; it is the base of the next
-            // delta.
+            // The publisher does not request a delta for this publication, so it is sent whole. It
+            // is the base of the next delta.
             (&Value::Null, false),
             (&asks, true),
-            // This one is not stored, so it is sent whole. The next one is sent whole too: it can be no delta from an
-            // unstored publication, nor from the one before that, which the client no longer has.
+            // This publication is not stored, so it is sent whole. The next one is sent whole too:
+            // an unstored publication can't be the base of its delta, and the client no longer has
+            // the stored one before that.
             (&passes, false),
             (&asks, false),
             (&asks, true),
@@ -236,8 +238,8 @@ fn a_recovery_sends_deltas_between_missed_publications() {
             &state(5),
             &json!({ "delta": true }),
         );
-        // A client that missed nothing receives no publication with its reply, so the server does not know its base
-        // and sends the next one whole.
+        // A client that missed nothing receives no publication with its reply. The server then does
+        // not know the client's base, and sends the next publication whole.
         assert_eq!(client.take(&mut world), [(state(5), offset < 4)]);
     }
 }
@@ -279,8 +281,9 @@ fn a_delta_is_made_once_for_all_of_both_encodings() {
         )
     };
     let mut before = counts(&world);
-    // For the first publication, each of the two workers encodes the whole data in both encodings; for later ones, a
-    // single delta in both encodings. In addition, worker 0 encodes the whole data for the client without deltas.
+    // Each of the two workers encodes the whole first publication in both encodings, and a single
+    // delta in both encodings for each later publication. For every publication, worker 0 also
+    // encodes the whole data for the client without deltas.
     for (number, (pushes, deltas)) in [(5, 0), (5, 2), (5, 2)].into_iter().enumerate() {
         let new = state(number as u32).to_string();
         publish(

@@ -15,7 +15,8 @@ const PUBLICATION_BYTES: usize = 3_000;
 const CLIENTS: usize = 400;
 const HISTORIES: usize = 6;
 
-/// Maximum number of bytes of replies per turn: those for which the work of a turn suffices, and one reply more.
+/// Maximum number of bytes of replies per turn: the replies that fit into the work budget of a
+/// turn, and one more.
 const TURN_BYTES_MAX: usize = 10_010_000;
 
 /// Returns a client that is subscribed to the channel.

@@ -127,7 +127,8 @@ fn a_publication_that_is_not_answered_fails() {
     );
 }
 
-/// The back end gets an error of unknown outcome: for each target if it requested that, otherwise for all.
+/// The back end gets an error that means that the outcome is unknown: one per target if it
+/// requested results per target, otherwise a single error.
 #[test]
 fn a_push_that_is_not_answered_fails() {
     let mut world = super::world(2);

@@ -88,7 +88,8 @@ fn they_get_bare_pushes_and_need_not_answer() {
                 "channels": ["news"], "subs": { "chat:1": { "data": "welcome" } } });
             let request = json!({ "token": token(&claims), "subs": {
                 "open:1": {}, "chat:1": { "join_leave": true },
-                // These channels need a token, belong to another user, or are invalid, so they are not subscribed.
+                // The client is not subscribed to these channels, since they need a token, belong
+                // to another user, or are invalid.
                 "token:1": {}, "nowhere": {}, "#bob": {}, "open:$1": {}, "": {} } });
             let (peer, messages) = connect(&mut world, worker, by, "tokens", &request);
             let reply = &messages[0]["connect"];
@@ -106,7 +107,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             assert_eq!(names, ["#ann", "chat:1", "news", "open:1"]);
             assert_eq!(subs["chat:1"]["data"], "welcome");
             assert_eq!(subs["chat:1"]["recoverable"], true);
-            // Of join events, only that of the client itself may have been received by now.
+            // The only join event that may have been received by now is the client's own.
             let own = |one: &Value| one["join"]["info"]["client"] == reply["client"];
             assert!(messages[1..].iter().all(own), "{messages:?}");
 
@@ -221,8 +222,8 @@ fn what_opens_nothing_ends_with_its_reason() {
             assert!(!world.is_open(peer));
         }
     }
-    // A WebSocket client that sends no connect request is disconnected. A client whose HTTP request has all that is
-    // needed need not send one.
+    // A WebSocket client that sends no connect request is disconnected. A client of another
+    // transport need not send one, since its HTTP request is sufficient.
     let mut world = super::world(1);
     let peer = world.open(0, "/centrifuge/all/uni_websocket");
     world.advance(10_000);
@@ -368,7 +369,7 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
                 (&json!(true), &json!(true)),
                 "{channel}"
             );
-            // The missed publications follow, so the position in the push is the one before them.
+            // The missed publications follow, so the push contains the position before them.
             assert_eq!(
                 (&sub["offset"], &sub["publications"]),
                 (&offset, &Value::Null),
@@ -387,8 +388,8 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
                 publication("chat:3", 31, 1)
             ]
         );
-        // A publication with an offset advances the position, so its event has an id. One without an offset, and a
-        // ping, have none.
+        // A publication with an offset advances the position, so its event has an id. A publication
+        // without an offset and a ping have no id.
         publish(&mut world, back_end, "chat:2", 22);
         assert_eq!(browser.hear(&mut world, peer), 1);
         publish(&mut world, back_end, "news", 1);
@@ -403,8 +404,8 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
             browser.take()[1..],
             [publication("chat:1", 13, 3), publication("chat:2", 23, 3)]
         );
-        // The channel `chat:1` has missed four publications but stores only three, so its recovery is incomplete;
-        // that of `chat:3` is complete.
+        // The client has missed four publications of `chat:1`, which stores only three, so the
+        // recovery of `chat:1` is incomplete. The recovery of `chat:3` is complete.
         world.reset(peer);
         for data in 14..18 {
             publish(&mut world, back_end, "chat:1", data);
@@ -443,7 +444,7 @@ fn publications_during_connecting_arrive_exactly_once() {
         for channel in &channels {
             publish(&mut world, back_end, channel, 1);
         }
-        // The second publications arrive while the homes on other workers have not answered yet.
+        // The second publications are sent before the homes on other workers have answered.
         let target = format!(
             "/centrifuge/tokens/uni_sse?cf_connect={}",
             encoded(&request.to_string())

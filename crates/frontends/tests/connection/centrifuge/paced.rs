@@ -89,8 +89,8 @@ fn each_command_of_a_message_is_counted() {
                     world.ask(peer, text(&publications(MANY)))
                 }
             };
-            // The rate permits two commands at once, and the connect command was one of them. With `delay` one more
-            // is executed, and the rest waits for that.
+            // The rate permits two commands at once, and the connect command was the first. With
+            // `delay` one command more is executed, and the rest waits until the rate permits it.
             assert_eq!(delivered(&mut world, listener).len(), at_once, "{what}");
             let closed =
                 server_messages(&output)
@@ -168,7 +168,7 @@ fn commands_beside_a_response_are_counted_too() {
         let goes_on = over == "drop";
         assert_eq!(is_over(&messages), !goes_on, "{over}");
 
-        // The publications are in requests of their own.
+        // The publications are in separate requests.
         let (peer, messages) = open(
             &mut world,
             1,

@@ -80,7 +80,7 @@ fn tokens_end_and_are_renewed() {
     let push = json!({ "push": { "channel": "token:1",
         "unsubscribe": { "code": 2501, "reason": "subscription expired" } } });
     assert_eq!(lines, [push]);
-    // A connection token is treated alike.
+    // An expired connection token is handled in the same way.
     let short = claims(&world, 3, "ann");
     let command = json!({ "id": 6, "refresh": { "token": short } }).to_string();
     assert_eq!(ask(&mut world, peer, &command).closed, None);
@@ -247,7 +247,7 @@ fn an_anonymous_client_renews_its_token_and_subscribes_with_one() {
     assert_eq!(refused.closed.map(|(code, _)| code), Some(3500));
 }
 
-/// A client that reconnects with an expired token is requested to get a new one.
+/// A client that reconnects with an expired token is told to get a new one.
 #[test]
 fn a_refresh_ends_with_the_reason_that_its_token_is_refused() {
     let mut world = super::world(1);

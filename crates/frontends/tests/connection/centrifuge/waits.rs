@@ -1,5 +1,5 @@
-//! What happens while a command waits for a home on another worker: tokens expire, back ends send commands, and the
-//! client sends further ones.
+//! What happens while a command waits for a home on another worker: tokens expire, back ends send
+//! commands, and the client sends more commands.
 
 use serde_json::{Value, json};
 
@@ -86,8 +86,8 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
 
 #[test]
 fn what_a_back_end_wants_during_a_command_is_done_behind_it() {
-    // The home of the user's personal channel is on the client's worker, that of the command's channel on another
-    // one.
+    // The home of the user's personal channel is on the client's worker. The home of the command's
+    // channel is on another worker.
     let mut world = super::world(2);
     let user = world.user_at(0);
     let target = format!("/centrifuge/named?user={user}");

@@ -1,5 +1,5 @@
-//! The keys of a phase are the flags of its command, so that each is defined in one place. A value of the file is converted to
-//! the text that the command line would have.
+//! Reads the keys of a phase. They are the flags of its command, so that each is defined in one
+//! place: a value of the file is converted to the text that the command line would contain.
 
 use std::error::Error as _;
 use std::path::Path;
@@ -74,7 +74,8 @@ impl CommandFlags {
         }
     }
 
-    /// Reads a value of the file; relative file names are resolved against `folder`. The error describes the problem.
+    /// Reads a value of the file; relative file names are resolved against `folder`. The error text
+    /// describes what is wrong with the value.
     pub(super) fn read(
         &self,
         name: &str,
@@ -89,7 +90,7 @@ impl CommandFlags {
                 veche_terminal::describe(value)
             )
         })?;
-        // The value is parsed alone, so that an error is about this value.
+        // Each value is parsed separately, so that an error concerns only this value.
         let alone = self.command.clone().no_binary_name(true);
         let alone = alone.mut_args(|arg| arg.required(false));
         match alone.try_get_matches_from(word.argv()) {
@@ -189,7 +190,8 @@ impl CommandFlags {
         }
     }
 
-    /// Returns the key for the parser's name, such as `--publish <URL>` or `<URL>`.
+    /// Returns the file's key for an argument that the parser displays as `--publish <URL>` or
+    /// `<URL>`.
     fn in_file(&self, usage: &str) -> String {
         let found = self.args().find(|arg| arg.to_string() == usage);
         found.map_or_else(|| in_file_words(usage), key)
@@ -200,7 +202,7 @@ fn bench() -> Command {
     BenchCommand::augment_subcommands(Command::new("bench"))
 }
 
-/// Replaces flags in a text by keys of the file: `--connect-rate` is `connect_rate`.
+/// Replaces flags in a text by the keys of the file: `--connect-rate` becomes `connect_rate`.
 pub(super) fn in_file_words(text: &str) -> String {
     let mut parts = text.split("--");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -217,7 +219,8 @@ pub(super) fn in_file_words(text: &str) -> String {
 fn key(arg: &Arg) -> String {
     match arg.get_long() {
         Some(long) => long.replace('-', "_"),
-        // An argument that takes several values has its name in the plural.
+        // The internal name of an argument with several values is a plural; the key is the
+        // singular.
         None => arg.get_id().as_str().trim_end_matches('s').to_owned(),
     }
 }

@@ -1,6 +1,7 @@
 //! The figures of a report that objectives can use: their names, locations and units.
 //!
-//! The names are those of the report without units, so that an objective contains the unit.
+//! A figure's name is its key in the report without the unit; the objective's value contains the
+//! unit.
 
 use crate::report::Report;
 use serde_json::Value;
@@ -8,14 +9,14 @@ use serde_json::Value;
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// Microseconds; objectives need a time unit.
+    /// A time in microseconds. Its objectives must contain a time unit.
     Time,
-    /// A count; with `%` a share of another figure.
+    /// A count. With `%`, its objective is a percentage of another figure.
     Count,
     /// A rate per second, or any other plain number.
     Rate,
     Bytes,
-    /// A share of 1; percent in objectives.
+    /// A share between 0 and 1, which objectives express in percent.
     Share,
 }
 
@@ -28,9 +29,10 @@ pub(super) struct Figure {
     pub(super) unit: Unit,
     /// Factor that converts the report's number to the unit.
     factor: f64,
-    /// Whether an objective of a scenario uses the merged report's figure; otherwise it is checked in each phase.
+    /// Whether an objective of the whole scenario uses the figure of the merged report. Otherwise
+    /// each phase is checked separately.
     pub(super) adds_up: bool,
-    /// The figure of which this one can be given as a percentage.
+    /// The total of which this figure can be given as a percentage.
     of: Option<&'static str>,
 }
 
@@ -202,7 +204,8 @@ impl<'r> Figures<'r> {
         Self { report, json }
     }
 
-    /// Returns the figure in its unit, or with `in_share` as a share of 1; `None` if it was not measured.
+    /// Returns the figure in its unit, or as a share between 0 and 1 if `in_share` is set; `None`
+    /// if it was not measured.
     pub(super) fn measured(&self, figure: &Figure, in_share: bool) -> Option<f64> {
         let at = |pointer: &str| self.json.pointer(pointer)?.as_f64();
         let value = match figure.pointer {
@@ -246,7 +249,7 @@ impl Figure {
         }
     }
 
-    /// Returns why the figure was not measured, or what it requires.
+    /// Returns the reason why the figure was not measured.
     pub(super) fn why_absent(&self, report: &Report) -> &'static str {
         match self.path.split('.').next() {
             Some("server") if report.server_ended.is_some() => {
@@ -290,7 +293,7 @@ fn show_bytes(bytes: f64) -> String {
     }
 }
 
-/// Formats whole numbers as such, others with at least four digits.
+/// Formats whole numbers without decimals, and other numbers with at least four digits.
 fn digits(value: f64) -> String {
     let places = match value.abs() {
         size if value.fract() == 0.0 || size >= 1000.0 => 0,
@@ -313,7 +316,7 @@ mod tests {
 
     use super::*;
 
-    /// Every field exists, so every pointer is valid.
+    /// Every field of the report is set, so every pointer must find a value.
     #[test]
     fn every_figure_is_one_of_the_report() {
         let mut report = Report {

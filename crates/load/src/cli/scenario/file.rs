@@ -1,7 +1,8 @@
-//! The file of a scenario: TOML parsed to phases with their plans, and objectives.
+//! Parses a scenario file (TOML) into phases with their plans, and objectives.
 //!
-//! All problems are reported at once with their locations. [`super::command_flags`] defines the keys of a phase,
-//! [`super::figures`] the figures of objectives. Nothing is run here, but host names are resolved.
+//! All problems are reported at once with their locations. [`super::command_flags`] defines the
+//! keys of a phase, and [`super::figures`] defines the figures of objectives. Parsing runs no
+//! phase, but resolves host names.
 
 use std::path::Path;
 
@@ -23,14 +24,14 @@ pub(super) struct Scenario {
     pub(super) phases: Vec<ScenarioPhase>,
     /// The objectives of the whole scenario.
     pub(super) promises: Vec<Slo>,
-    /// Whether it ends with the first missed objective of a phase.
+    /// Whether the scenario ends when a phase misses an objective.
     pub(super) stop_on_broken: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct ScenarioPhase {
     pub(super) name: String,
-    /// Whether it runs concurrently with the previous one.
+    /// Whether the phase runs concurrently with the previous one.
     pub(super) together: bool,
     pub(super) allow_bottleneck: bool,
     pub(super) command: BenchCommand,
@@ -161,7 +162,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             return Vec::new();
         }
         let mut phases: Vec<ScenarioPhase> = Vec::new();
-        // The location of each in the file.
+        // The location of each phase in the file.
         let mut places = Vec::new();
         for item in list {
             let at = item.span().start;
@@ -195,7 +196,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         let mut places = places.iter();
         for group in phases.chunk_by(|_, next| next.together) {
             let place = places.nth(group.len() - 1);
-            // Single phases were checked before.
+            // A phase that runs alone was checked when it was parsed.
             if group.len() > 1 {
                 let plans: Vec<&Plan> = group.iter().map(|phase| &phase.plan).collect();
                 if let (Err(failure), Some(at)) = (limits::check(&plans), place) {
@@ -238,7 +239,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                         self.unknown(key, &scope, known, &OF_A_PHASE);
                         is_readable = false;
                     }
-                    // The keys of the intended kind are unknown.
+                    // The kind is missing or invalid, so it is unknown which keys are valid.
                     None => {}
                 },
             }
@@ -258,7 +259,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                 self.add(*at, message);
             }
         }
-        // A missing key may be one that could not be parsed.
+        // The plan might lack a key that could not be parsed, and would report it as missing.
         if !is_readable {
             return None;
         }
@@ -292,7 +293,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         kind
     }
 
-    /// Reads the values of a phase: its own, then applicable defaults.
+    /// Reads the values of a phase: first its own, then the defaults that apply to it.
     fn read_words(
         &mut self,
         kind: usize,
@@ -365,7 +366,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             return promises;
         };
         self.promises_below("", table, &mut promises);
-        // In the order of the file, not sorted.
+        // Restores the order of the file.
         promises.sort_by_key(|(_, at)| *at);
         promises
     }

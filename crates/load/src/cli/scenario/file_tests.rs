@@ -71,7 +71,7 @@ fn phases_have_the_defaults_they_have_a_use_for() {
         (Some(100.0), Some(5000.0), Some(5.0))
     );
     assert!(matches!(&http.plan.load, LoadPlan::Http(http) if http.inflight == 4));
-    // A message takes precedence over the default size.
+    // A phase with a fixed message ignores the default size.
     assert!(matches!(&hi.plan.load, LoadPlan::Echo(echo) if echo.rate.is_none()));
 }
 
@@ -173,7 +173,7 @@ fn files_that_are_no_scenarios() {
     );
 }
 
-/// Each of them fits alone.
+/// Each phase alone fits into the limit.
 #[test]
 fn phases_that_run_together_share_descriptors() {
     let Some(maximum) = veche_net::descriptors::raise().expect("our own limit").to else {
@@ -247,7 +247,7 @@ publish = "tcp://no-such-host.invalid:1234"
     );
 }
 
-/// The guide has every key and every figure, each in its table.
+/// The guide lists every key and every figure, each in its table.
 #[test]
 fn the_guide_is_complete() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/scenarios.md");

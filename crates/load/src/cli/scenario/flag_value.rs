@@ -4,10 +4,10 @@
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FlagValue {
     pub(super) key: String,
-    /// The flags, or the values of positional arguments.
+    /// The arguments: flags with their values, or only the values of positional arguments.
     pub(super) pieces: Vec<String>,
     pub(super) is_flag: bool,
-    /// The plain texts, which locate a later error.
+    /// The values without flags. They are used to find the value that a later error is about.
     pub(super) texts: Vec<String>,
 }
 
@@ -18,7 +18,7 @@ impl FlagValue {
     ) -> Result<(), String> {
         for (text, piece) in self.texts.iter_mut().zip(&mut self.pieces) {
             let changed = other(text)?;
-            // The flag, if any, stays in front.
+            // Replaces the value and keeps the flag in front of it, if any.
             piece.truncate(piece.len() - text.len());
             piece.push_str(&changed);
             *text = changed;

@@ -7,7 +7,8 @@ use crate::report::model::{
     ConnectionCounts, Errors, GeneratorUse, LedgerCounts, Messages, SCHEMA, Settings,
 };
 
-/// Merges `phases`, each with whether it ran concurrently with the previous one.
+/// Merges the reports of `phases`. The `bool` of each is whether it ran concurrently with the
+/// previous phase.
 pub(super) fn merge_phases(phases: Vec<(Report, bool)>, label: Option<String>) -> Report {
     let mut whole = Report {
         schema: SCHEMA,
@@ -52,7 +53,7 @@ pub(super) fn merge_phases(phases: Vec<(Report, bool)>, label: Option<String>) -
     whole
 }
 
-/// Returns the numbers of missed and of all objectives.
+/// Returns the number of missed objectives and the number of all objectives.
 pub(super) fn broken(report: &Report) -> (usize, usize) {
     let phases = report.phases.iter().flat_map(|phase| &phase.checks);
     let checks = || phases.clone().chain(&report.checks);
@@ -65,7 +66,7 @@ pub(super) fn broken(report: &Report) -> (usize, usize) {
 fn add(whole: &mut Report, phase: &Report) {
     whole.interrupted |= phase.interrupted;
     whole.stopped |= phase.stopped;
-    // The phases name the lost processes.
+    // The lost processes are named in the reports of the phases.
     whole.incomplete |= phase.incomplete;
     whole.server_ended = whole.server_ended.or(phase.server_ended);
     let settings = &mut whole.settings;
@@ -159,7 +160,7 @@ fn add_generator(whole: &mut GeneratorUse, phase: &GeneratorUse) {
     whole.waited = whole.waited.max(phase.waited);
     whole.lag_us_max = whole.lag_us_max.max(phase.lag_us_max);
     whole.late_sends += phase.late_sends;
-    // The phases give the reasons.
+    // The reasons are in the reports of the phases.
     whole.bottleneck |= phase.bottleneck;
 }
 

@@ -1,4 +1,5 @@
-//! `veche bench scenario`: phases of other kinds of runs in one run, with objectives for the server.
+//! `veche bench scenario`: one run that consists of several phases, each a run of another command,
+//! with objectives for the server.
 //!
 //! [`file`] parses the scenario, the phases run consecutively or concurrently, [`merge_phases`] merges their reports,
 //! [`promise`] checks the objectives, [`text`] prints the results.
@@ -58,7 +59,8 @@ pub(super) fn run(args: &ScenarioArgs) -> Result<(), CommandFailure> {
     exit_result(&report)
 }
 
-/// Runs all phases, or fewer after an interrupt. Returns each report with the number of concurrent phases.
+/// Runs all phases, or stops early after an interrupt. Returns each report with the number of
+/// concurrent phases.
 fn run_phases(
     scenario: &Scenario,
     args: &ScenarioArgs,
@@ -103,8 +105,8 @@ fn run_phases(
     Ok(reports)
 }
 
-/// Counts the server's memory from that before the first phase. Compared with the previous phase, whose memory a server
-/// does not release immediately, connections would seem to cost nothing.
+/// Measures the growth of the server's memory since before the first phase. Since a server does not
+/// release memory immediately, the growth since the previous phase would be too low.
 fn count_from(rss_before_bytes: u64, server: &mut ServerUse, opened: u64) {
     server.rss_before_bytes = rss_before_bytes;
     if server.bytes_per_connection.is_some() && opened > 0 {
@@ -191,7 +193,8 @@ fn run_one(
     Ok(report)
 }
 
-/// Checks the objectives of a phase: its own, and the default ones. `merge_phases` are those of the scenario.
+/// Checks the objectives of a phase: `promises` and the default objectives. A default objective
+/// does not apply if `promises` or the scenario's objectives (`whole`) cover its figure.
 pub(super) fn check_phase(
     report: &Report,
     promises: &[Slo],
@@ -289,7 +292,8 @@ pub(super) fn rate_reached(report: &Report) -> Objective {
     }
 }
 
-/// Returns the objective that a ledger has no faults other than those named by objectives; `None` if all are named.
+/// Returns the default objective that the ledger has no faults, except faults that have an
+/// objective of their own; `None` if all have one.
 fn no_faults(ledger: &LedgerCounts, named: &[&str]) -> Option<Objective> {
     let faults = [
         ("lost", ledger.lost),
@@ -318,7 +322,8 @@ fn no_faults(ledger: &LedgerCounts, named: &[&str]) -> Option<Objective> {
     })
 }
 
-/// Returns the missed objective of a phase that lost processes of the tester, whose counts are missing.
+/// Returns the missed objective of a phase in which processes of the tester died. Their counts are
+/// missing.
 fn all_counted(report: &Report) -> Objective {
     let lost = &report.generator.lost;
     let how: Vec<String> = lost

@@ -1,6 +1,6 @@
 //! Objectives such as `latency.p99 = "<= 50ms"`, from the file to their results.
 //!
-//! An objective on a figure that was not measured is missed.
+//! An objective is missed if its figure was not measured.
 
 use std::cmp::Ordering;
 
@@ -17,7 +17,7 @@ pub(in crate::cli) struct Slo {
     relation: Relation,
     /// The bound in the figure's unit, or as a share of 1 if `in_share` is set.
     bound: f64,
-    /// The bound is a share of the figure's total.
+    /// Whether the bound is a share of another figure, the total.
     in_share: bool,
     /// The text in the file: `latency.p99 <= 50ms`.
     text: String,
@@ -32,7 +32,7 @@ enum Relation {
     Equal,
 }
 
-/// The notations, longer ones first.
+/// The notation of each relation. Longer ones precede their prefixes.
 const RELATIONS: [(&str, Relation); 6] = [
     ("<=", Relation::AtMost),
     (">=", Relation::AtLeast),
@@ -63,7 +63,7 @@ const SIZES: [(&str, f64); 8] = [
 ];
 
 impl Slo {
-    /// No errors: the default objective.
+    /// Returns the default objective: no errors.
     pub(super) fn no_errors() -> Self {
         Self {
             figure: Figure::named("errors").expect("in the table"),
@@ -168,7 +168,8 @@ impl Slo {
         }
     }
 
-    /// Checks the objective for a scenario: additive figures by their sum, others in every phase that measures them.
+    /// Checks the objective for a scenario: the sum of an additive figure, and every phase for
+    /// other figures.
     pub(super) fn evaluate_scenario(&self, whole: &Report) -> Objective {
         if self.figure.adds_up || self.figure.path == "seconds" {
             return self.evaluate(whole);
@@ -239,7 +240,7 @@ fn bound(figure: &Figure, text: &str) -> Option<(f64, bool)> {
     let number: f64 = text[..end].replace('_', "").parse().ok()?;
     let unit = text[end..].trim();
     if unit == "%" {
-        // A figure that is itself a share is already one of 1.
+        // A figure that is itself a share has no total to compare with.
         let in_share = figure.unit != Unit::Share;
         return figure.has_share().then_some((number / 100.0, in_share));
     }

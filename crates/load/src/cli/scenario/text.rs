@@ -1,4 +1,4 @@
-//! The result of a scenario in few lines: one per phase, one per objective.
+//! The short text report of a scenario: a line per phase and a line per objective.
 //!
 //! It is made for build logs, so it has no colours and no fixed width.
 
@@ -94,13 +94,13 @@ fn name(phase: &Report) -> String {
     clean(phase.settings.label.as_deref().unwrap_or(&phase.kind))
 }
 
-/// Three digits suffice for a table.
+/// Formats a time with three digits, which suffice for a table.
 fn short(us: f64) -> String {
     let factor = 10f64.powf(us.max(0.1).log10().floor() - 2.0);
     show_time((us / factor).round() * factor)
 }
 
-/// Removes control characters from texts of servers.
+/// Replaces control characters in texts that servers have sent.
 fn clean(text: &str) -> String {
     let seen = |c: char| if c.is_control() { '·' } else { c };
     text.chars().map(seen).collect()

@@ -1,6 +1,7 @@
-//! Runs a scenario against other servers: another base for its URLs from the command line.
+//! Runs a scenario against other servers: the command line gives its URLs another base.
 //!
-//! A URL keeps its path and its kind (WebSocket or requests); only the server and the use of TLS change.
+//! A URL keeps its path and its kind (WebSocket or HTTP); only the server and the use of TLS
+//! change.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +12,7 @@ use super::flag_value::FlagValue;
 #[derive(Clone, Debug, Default)]
 pub(super) struct UrlOverride {
     pub(super) url: Option<UrlBase>,
-    /// For each `publish`: one base for lines, one for requests and messages.
+    /// The bases for `publish` URLs: one for `tcp://`, one for HTTP and WebSocket.
     pub(super) publish: Vec<UrlBase>,
 }
 
@@ -68,10 +69,11 @@ impl fmt::Display for UrlBase {
 }
 
 impl UrlOverride {
-    /// Redirects a value of the file if its URLs are to be redirected.
+    /// Redirects the URLs in a value of the file, if a base for this key was given.
     ///
     /// # Errors
-    /// The value can't be redirected, or would keep its server while others change.
+    /// The value can't be redirected, or it would keep its server although other URLs are
+    /// redirected.
     pub(super) fn take(&self, word: &mut FlagValue) -> Result<(), String> {
         let places: &[UrlBase] = match word.key.as_str() {
             "url" => self.url.as_slice(),
@@ -111,8 +113,8 @@ fn moved(url: &str, places: &[UrlBase]) -> Result<String, String> {
 }
 
 impl UrlBase {
-    /// Redirects a URL to this base; `None` if their kinds differ: lines can't be replaced by other schemes, nor vice
-    /// versa.
+    /// Redirects a URL to this base; `None` if their kinds differ, since a `tcp://` URL can't be
+    /// replaced by another scheme, nor vice versa.
     fn of(&self, url: &str) -> Option<String> {
         let (scheme, rest) = url.split_once("://")?;
         let path = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);

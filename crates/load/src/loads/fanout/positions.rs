@@ -1,12 +1,13 @@
-//! A receiver's positions in its channels, as sent by a route with `positions = true`, for recovery.
+//! A receiver's positions in its channels, which it needs for recovery. A route with `positions =
+//! true` sends them.
 //!
-//! Positions are opaque here.
+//! The tester does not interpret positions.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
-/// The position in a server message: of a subscription or a publication.
+/// The position in a server message, which is that of a subscription or of a publication.
 #[derive(Debug, Deserialize)]
 pub(super) struct MessagePosition<'a> {
     #[serde(borrow)]
@@ -19,7 +20,7 @@ pub(super) struct MessagePosition<'a> {
 }
 
 impl<'a> MessagePosition<'a> {
-    /// Parses the data, if it has this form.
+    /// Parses the data; `None` if it is not such a message.
     pub(super) fn find(data: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(data).ok()
     }
@@ -30,7 +31,7 @@ impl<'a> MessagePosition<'a> {
 pub(super) struct ChannelPositions(Vec<(Box<str>, String)>);
 
 impl ChannelPositions {
-    /// Returns whether there are none.
+    /// Returns whether no channel has a position.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -51,7 +52,7 @@ impl ChannelPositions {
         }
     }
 
-    /// Removes a channel that has no history any more.
+    /// Removes a channel that no longer has history.
     pub(super) fn forget(&mut self, channel: &str) {
         self.0.retain(|(known, _)| **known != *channel);
     }
@@ -62,7 +63,7 @@ impl ChannelPositions {
             path.push(if path.contains('?') { '&' } else { '?' });
             path.push_str("since=");
             for byte in position.bytes() {
-                // RFC 3986 section 3.4: these need no encoding in a query.
+                // These characters need no encoding in a query (RFC 3986 section 3.4).
                 if byte.is_ascii_alphanumeric() || b":-._~".contains(&byte) {
                     path.push(char::from(byte));
                 } else {

@@ -10,7 +10,7 @@ use crate::tally::{ErrorCase, ErrorCause};
 
 /// The recovery state of a thread's clients.
 pub(super) struct RecoveryState {
-    /// By client, receivers first.
+    /// The receivers by client index; receivers are the first clients.
     receivers: Vec<Receiver>,
     publishers: Vec<Publisher>,
     pub(super) counts: RecoveryCounts,
@@ -20,22 +20,22 @@ pub(super) struct RecoveryState {
 struct Receiver {
     places: ChannelPositions,
     status: SubscribeStatus,
-    /// A missing position was already reported.
+    /// Whether the error of a missing position was already reported.
     has_complained: bool,
 }
 
-/// The recovery result that a receiver got on its connection.
+/// The result of recovery on a receiver's current connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SubscribeStatus {
     #[default]
     Nothing,
     Place,
-    /// Recovery was complete, or at least not reported otherwise.
+    /// Recovery was complete, or the server did not report its result.
     Recovered,
     Gone,
 }
 
-/// A logged publication: publisher and receiver, and its number.
+/// A publication in the log: the publisher, the receiver (`None`: all), and the number.
 pub(super) type LoggedPublication = ((u32, Option<u32>), u32);
 
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl RecoveryState {
             None => receiver.places.forget(channel),
         }
         if !was_there {
-            // Its other channels have no position and nothing to recover.
+            // The receiver had no position in this channel, so there is nothing to recover.
             if receiver.status == SubscribeStatus::Nothing {
                 receiver.status = SubscribeStatus::Place;
             }
@@ -116,7 +116,7 @@ impl RecoveryState {
                 page.exclude_until(io.net.now_ns);
             }
             None => {
-                // Without a report nothing is excused as lost.
+                // Since the server reported no loss, all missed messages are expected.
                 receiver.status = SubscribeStatus::Recovered;
                 page.recover();
                 let words = "the server did not report whether a receiver's recovery is complete";
@@ -222,6 +222,6 @@ impl RecoveryState {
 /// Records a publication with an unknown outcome.
 pub(super) fn doubt(delivery_ledger: &mut DeliveryLedger, (key, number): LoggedPublication) {
     let unsure = &mut delivery_ledger.log.entry(key).or_default().unsure;
-    // Connections of a publisher are consecutive, and so are its numbers.
+    // A publisher has one connection at a time, so the numbers are added in ascending order.
     unsure.push(number);
 }

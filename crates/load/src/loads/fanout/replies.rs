@@ -6,14 +6,14 @@ use serde::de::IgnoredAny;
 /// A ping, and its answer.
 pub(super) const PING: &[u8] = b"{}";
 
-/// The protocol of a connection's server, known from its reply to `connect` on.
+/// The protocol of a connection's server. It is known after the server's reply to `connect`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ServerProtocol {
     /// Messages of any form, one per frame.
     #[default]
     Any,
     Centrifugo {
-        /// Pings have to be answered.
+        /// Whether the client must answer pings.
         wants_pongs: bool,
     },
 }
@@ -29,7 +29,7 @@ struct Reply {
 
 #[derive(Deserialize)]
 struct Connect {
-    // Every connect reply has this field, so other replies are not mistaken for one.
+    // Only connect replies have this field, so it distinguishes them from other replies.
     #[serde(rename = "client")]
     _client: IgnoredAny,
     #[serde(default)]
@@ -39,7 +39,7 @@ struct Connect {
 /// A line other than a publication of the run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ProtocolLine {
-    /// The connection uses Centrifugo's protocol from here on.
+    /// The connection uses Centrifugo's protocol from now on.
     Connected(ServerProtocol),
     Done,
     Refused,
@@ -96,10 +96,10 @@ mod tests {
         assert_eq!(count(b"{}\n{\"push\":{}}\n", ServerProtocol::Any), 2);
         assert_eq!(count(b"{}", ServerProtocol::Any), 1);
         assert_eq!(count(b"", ServerProtocol::Any), 1);
-        // Indented JSON, and text.
+        // Indented JSON and plain text are one message each.
         assert_eq!(count(b"{\n \"a\": 1\n}", ServerProtocol::Any), 1);
         assert_eq!(count(b"one\ntwo", ServerProtocol::Any), 1);
-        // A truncated line does not hide the others.
+        // A truncated line does not prevent the other lines from being split.
         assert_eq!(count(b"{\"push\":{\n{}", CENTRIFUGO), 2);
     }
 

@@ -6,15 +6,15 @@ use std::collections::BinaryHeap;
 use crate::clock::MILLISECOND;
 use crate::engine::LoadIo;
 
-/// The first delay before a lost or failed connection is reopened; it doubles with each failure up to the maximum. Half
-/// of it is random, so that reconnects are spread.
+/// The first delay before a lost or failed connection is reopened; it doubles with each failure up
+/// to the maximum. Half of the delay is random, so that reconnects are spread over time.
 const BACKOFF_NS: u64 = 100 * MILLISECOND;
 const BACKOFF_NS_MAX: u64 = 1_600 * MILLISECOND;
 
 /// The waiting clients of a thread.
 pub(super) struct RetryQueue {
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Attempts since the client was open, by client.
+    /// Number of attempts since the client was last open, by client.
     attempts: Vec<u8>,
 }
 

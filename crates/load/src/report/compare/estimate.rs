@@ -1,10 +1,12 @@
-//! Ratios with intervals that assume no distribution of the noise: order statistics, exact for few runs.
+//! Ratios with confidence intervals from order statistics: they assume no distribution of the noise
+//! and are exact for few runs.
 //!
-//! Without random numbers, so equal reports give equal results.
+//! No random numbers are used, so equal reports give equal results.
 
 use serde::{Deserialize, Serialize};
 
-/// Groups up to this size get exact intervals; larger ones the normal approximation, which is then equally good.
+/// Groups up to this size get exact intervals. Larger groups use the normal approximation, which is
+/// then equally good.
 const EXACT_RUNS_MAX: usize = 40;
 /// Permitted error probability of an interval, for both sides together.
 const RISK: f64 = 0.05;
@@ -28,18 +30,20 @@ pub struct Estimate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EstimateMethod {
-    /// The runs alternated: the median of the ratios of pairs, with an interval from the binomial distribution.
+    /// The runs alternated. The ratio is the median of the ratios of pairs; the interval is from
+    /// the binomial distribution.
     Paired,
-    /// The median of the ratios of all runs to all runs, with an interval from the distribution of the Mann–Whitney
-    /// statistic; assumes equal variance of the groups.
+    /// The ratio is the median of the ratios of every run to every run; the interval is from the
+    /// distribution of the Mann–Whitney statistic. Assumes that both groups have equal variance.
     Unpaired,
-    /// One run of each group: intervals come from parts of their time. The variation between runs is unknown.
+    /// Each group has one run. The interval is from parts of the runs, so it does not include the
+    /// variation between runs.
     WithinRuns,
-    /// One run of each group, not split into parts.
+    /// Each group has one run, which could not be split into parts, so there is no interval.
     Single,
 }
 
-/// Returns the median of sorted values, at least one.
+/// Returns the median of sorted values. There must be at least one.
 pub(super) fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     if sorted.len().is_multiple_of(2) {
@@ -49,12 +53,13 @@ pub(super) fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// Computes an estimate from ratios of pairs; `None` if there are too few for 95 %.
+/// Computes an estimate from the ratios of pairs; `None` if there are too few pairs for 95 %
+/// confidence.
 pub(super) fn paired(ratios: &[f64]) -> Option<Estimate> {
     let n = ratios.len();
     let mut sorted = ratios.to_vec();
     sorted.sort_by(f64::total_cmp);
-    // The probability of at most `k` heads in n throws.
+    // The probability of at most `k` heads in `n` coin tosses.
     let mut term = 0.5_f64.powi(i32::try_from(n).ok()?);
     let mut tail = 0.0;
     let mut found = None;
@@ -102,8 +107,8 @@ pub(super) fn unpaired(first: &[f64], other: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// Returns how many ratios to cut off at either end, and the resulting confidence; with very few runs nothing is cut
-/// off and the confidence is below 95 %.
+/// Returns how many ratios to cut off at each end, and the resulting confidence. With very few runs
+/// nothing is cut off, and the confidence is below 95 %.
 fn mann_whitney_cut(n: usize, m: usize) -> (usize, f64) {
     if n.max(m) > EXACT_RUNS_MAX {
         let (n, m) = (n as f64, m as f64);
@@ -124,11 +129,12 @@ fn mann_whitney_cut(n: usize, m: usize) -> (usize, f64) {
     (cut, confidence.max(0.0))
 }
 
-/// Returns the probability of each value 0..=nm of the Mann–Whitney statistic for equal groups: the share of all orders
-/// of n and m values with this number of inversions.
+/// Returns the probability of each value from 0 to n·m of the Mann–Whitney statistic if both groups
+/// have the same distribution: the share of all orders of n and m values that have this number of
+/// inversions.
 fn mann_whitney(n: usize, m: usize) -> Vec<f64> {
-    // ways[j][u]: orders of the values so far with j of the second group and u inversions. Appending a value of the
-    // first group adds j inversions.
+    // `ways[j][u]` is the number of orders of the values so far that have `j` values of the second
+    // group and `u` inversions. Appending a value of the first group adds `j` inversions.
     let mut ways = vec![vec![0.0_f64; n * m + 1]; m + 1];
     for row in &mut ways {
         row[0] = 1.0;
@@ -154,7 +160,8 @@ mod tests {
 
     #[test]
     fn the_statistic_has_its_known_distribution() {
-        // Counted by hand: of the 20 ways to interleave two groups of 3 values, the number with 0, 1, … 9 inversions.
+        // Counted by hand: how many of the 20 ways to interleave two groups of 3 values have 0, 1,
+        // … 9 inversions.
         let expected = [1.0, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 2.0, 1.0, 1.0].map(|count| count / 20.0);
         for (found, expected) in mann_whitney(3, 3).iter().zip(expected) {
             assert!((found - expected).abs() < 1e-12);
@@ -189,7 +196,8 @@ mod tests {
         assert!(
             (estimate.ratio - 1.25).abs() < 1e-12 && (estimate.confidence - 0.96875).abs() < 1e-12
         );
-        // 15 pairs: the fourth from either end, as in tables of the sign test.
+        // With 15 pairs, the interval ends at the fourth ratio from either end, as in tables of the
+        // sign test.
         let estimate = paired(&(1..=15).map(f64::from).collect::<Vec<_>>()).unwrap();
         assert_eq!(
             (estimate.ratio, estimate.low, estimate.high),

@@ -8,7 +8,8 @@ use super::estimate::median;
 /// Number of parts into which a single run is divided. Neighbouring seconds are correlated, so parts are long; eight
 /// suffice for a 95 % interval.
 const BATCHES: usize = 8;
-/// The websocket shootout counts clients up to this 95th percentile.
+/// The highest 95th percentile, in microseconds, at which the clients of a shootout step still
+/// count.
 const SHOOTOUT_P95_US: f64 = 500_000.0;
 
 /// The unit of a figure.
@@ -43,7 +44,7 @@ pub(super) struct Sample {
     pub(super) unit: Unit,
     pub(super) better: Better,
     pub(super) value: f64,
-    /// The figure in each part of the run, if the timeline has it; otherwise empty.
+    /// The figure in each part of the run; empty if the timeline does not contain it.
     pub(super) batches: Vec<f64>,
 }
 
@@ -190,8 +191,8 @@ impl Samples {
     }
 }
 
-/// Returns a figure of each part of the timeline; empty if the timeline is too short or a part has no figure. A
-/// remainder is dropped at the beginning.
+/// Returns the figure for each part of the timeline; empty if the timeline is too short or a part
+/// has no figure. Intervals that do not fill a part are dropped at the beginning.
 fn batches(timeline: &[Interval], figure: impl Fn(&[Interval]) -> Option<f64>) -> Vec<f64> {
     let length = timeline.len() / BATCHES;
     if length == 0 {

@@ -4,7 +4,8 @@ use super::super::fixture::full;
 use super::super::text::Style;
 use super::*;
 
-/// Returns a clean run of `label` with the fixture's throughput and latencies times `factor`, the `turn`th of the day.
+/// Returns a run without errors. Its throughput is the fixture's times `factor`, and its latencies
+/// are divided by `factor`. `turn` is its place in the order of the day.
 fn run(label: &str, factor: f64, turn: u32) -> (String, Report) {
     let mut report = full();
     report.started = format!("2026-11-21T{:02}:{:02}:00Z", 6 + turn / 60, turn % 60);
@@ -89,7 +90,7 @@ fn noise_is_called_noise() {
 
 #[test]
 fn drift_of_the_machine_cancels_where_runs_took_turns() {
-    // The machine gets slower by half over the day; b is always 5 % faster.
+    // The machine becomes slower by nearly half over the day. Group b is always 5 % faster.
     let mut runs = Vec::new();
     for turn in 0..8 {
         let machine = 1.0 - 0.06 * f64::from(turn);
@@ -105,7 +106,8 @@ fn drift_of_the_machine_cancels_where_runs_took_turns() {
         Verdict::Better
     );
 
-    // The same runs one group after the other: no pairs, and a warning.
+    // If all runs of one group precede those of the other, there are no pairs, and a warning is
+    // given.
     for (index, (_, report)) in runs.iter_mut().enumerate() {
         report.started = format!(
             "2026-11-21T{:02}:{:02}:00Z",
@@ -266,7 +268,7 @@ fn lines_keep_to_the_width() {
     }
 }
 
-/// The group with only failures is eleven times as fast.
+/// The group with failures appears eleven times as fast.
 #[test]
 fn a_side_that_fails_is_not_better() {
     for failing in [500_000, 1_500] {

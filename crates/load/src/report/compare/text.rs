@@ -1,12 +1,12 @@
-//! Comparisons for the terminal: a table for each group compared with the first.
+//! Formats comparisons for the terminal: one table for each group, compared with the first group.
 
 use super::super::text::{Style, TextPage, Tone};
 use super::super::units::{ABSENT, bytes, clean, count, many, rate, three_digits, time};
 use super::{Comparison, ComparisonRow, Estimate, EstimateMethod, GroupValue, Unit, Verdict};
 
-/// Columns for the names and values of the two groups.
+/// Width of the columns with the names and values of the two groups.
 const VALUE_COLUMNS: usize = 11;
-/// Columns for the title of a figure.
+/// Width of the column with the titles of figures.
 const TITLE_COLUMNS: usize = 16;
 
 /// Returns the comparison, ending with a new line.
@@ -180,7 +180,7 @@ fn amount(unit: Unit, value: f64) -> String {
     }
 }
 
-/// Formats a ratio with three decimals around 1.
+/// Formats a ratio: with three decimals between 0.1 and 10, otherwise with three digits.
 fn figure(ratio: f64) -> String {
     if ratio.is_finite() && (0.0995..9.995).contains(&ratio) {
         format!("{ratio:.3}")
@@ -189,7 +189,7 @@ fn figure(ratio: f64) -> String {
     }
 }
 
-/// Truncates a name to a width.
+/// Truncates a name to a number of columns.
 fn short(name: &str, columns: usize) -> String {
     let name = clean(name);
     if name.chars().count() <= columns {

@@ -5,7 +5,8 @@ use super::super::text::{doubts, is_bottleneck};
 use super::super::units::{clean, many, seconds, share};
 use super::Group;
 
-/// The shortest run, in seconds, that causes no warning: shorter ones mostly measure the start of the load.
+/// Runs shorter than this number of seconds cause a warning, because they mostly measure the start
+/// of the load.
 const SECONDS_MIN: f64 = 5.0;
 
 pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
@@ -146,7 +147,7 @@ fn push(warnings: &mut Vec<String>, warning: String) {
     }
 }
 
-/// Returns the differing settings.
+/// Returns the settings in which two runs differ, with the values of both.
 fn settings(one: &Settings, other: &Settings) -> Vec<(&'static str, String, String)> {
     let list = |settings: &Settings| {
         let number =
@@ -168,8 +169,8 @@ fn settings(one: &Settings, other: &Settings) -> Vec<(&'static str, String, Stri
     };
     let mut differing = Vec::new();
     for ((name, one), (_, other)) in list(one).into_iter().zip(list(other)) {
-        // A difference of another setting usually also appears in the flags, so the flags are reported only if no other setting
-        // differs.
+        // If another setting differs, the flags usually differ as well. They are reported only if
+        // no other setting differs.
         if one != other && (name != "flags" || differing.is_empty()) {
             differing.push((name, clean(&one), clean(&other)));
         }
@@ -177,7 +178,7 @@ fn settings(one: &Settings, other: &Settings) -> Vec<(&'static str, String, Stri
     differing
 }
 
-/// Returns the flags of a command that affect the load, without target, label and outputs.
+/// Returns the flags of a command that affect the load: all except target, label and outputs.
 fn flags(command: &[String]) -> String {
     let mut flags = Vec::new();
     let mut words = command.iter().skip(1).peekable();
@@ -198,7 +199,8 @@ fn flags(command: &[String]) -> String {
     }
 }
 
-/// Returns whether both groups have several runs and all runs of one group began before the first of the other.
+/// Returns whether both groups have several runs and all runs of one group began before all runs of
+/// the other.
 fn one_after_the_other(one: &[&Report], other: &[&Report]) -> bool {
     let ends = |runs: &[&Report]| {
         let starts = runs.iter().map(|run| run.started.clone());

@@ -8,7 +8,7 @@ const LEFT: f64 = 72.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 30.0;
-/// More points are not visible at this size.
+/// Maximum number of points drawn. More would not be visible at this size.
 const POINTS_MAX: usize = 600;
 
 /// An axis of a chart.
@@ -16,7 +16,7 @@ pub(super) struct Axis {
     low: f64,
     high: f64,
     log: bool,
-    /// Positions and texts of its labels.
+    /// Positions and texts of the axis labels.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
@@ -47,8 +47,8 @@ impl Axis {
         Self::linear(0.0, (high / step).ceil() * step, label)
     }
 
-    /// Creates a logarithmic axis that begins and ends at a tick. Ticks are at powers of ten, and also at 2 and 5 times these if
-    /// `high` is less than 200 times `low`.
+    /// Creates a logarithmic axis that begins and ends at a tick. Ticks are at powers of ten. If
+    /// `high` is less than 200 times `low`, there are also ticks at 2 and 5 times each power.
     pub(super) fn log(low: f64, high: f64, label: impl Fn(f64) -> String) -> Self {
         let low = low.max(1e-3);
         let high = high.max(low * 1.001);
@@ -97,7 +97,7 @@ impl Axis {
         self.log
     }
 
-    /// Returns the position from 0 at the low end to 1 at the high end.
+    /// Returns the position of a value on the axis: 0 is the low end, 1 the high end.
     fn place(&self, value: f64) -> f64 {
         let place = if self.log {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -115,7 +115,7 @@ pub(super) struct ChartLine {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// Writes a chart with its heading and a note.
+/// Writes a chart with its heading, its note and the key of its lines.
 pub(super) fn figure(out: &mut String, title: &str, note: &str, key: &[ChartLine], drawing: &str) {
     out.push_str(&format!("<figure>\n<figcaption><h3>{}</h3>", escape(title)));
     if !note.is_empty() {
@@ -139,7 +139,7 @@ pub(super) fn figure(out: &mut String, title: &str, note: &str, key: &[ChartLine
     ));
 }
 
-/// Draws curves over both axes.
+/// Draws lines in a grid of both axes.
 pub(super) fn lines(x: &Axis, y: &Axis, lines: &[ChartLine]) -> String {
     let mut svg = grid(x, y);
     for line in lines {
@@ -170,7 +170,7 @@ pub(super) fn lines(x: &Axis, y: &Axis, lines: &[ChartLine]) -> String {
     svg
 }
 
-/// Draws bars side by side, one per whole number of the x axis, each with a text.
+/// Draws bars side by side, one for each whole number of the x axis, each with its own text.
 pub(super) fn bars(x: &Axis, y: &Axis, values: &[(f64, String)]) -> String {
     let mut svg = grid(x, y);
     for (index, (value, words)) in values.iter().enumerate() {
@@ -223,7 +223,8 @@ fn down(y: &Axis, value: f64) -> f64 {
     HEIGHT - BOTTOM - y.place(value) * (HEIGHT - TOP - BOTTOM)
 }
 
-/// Returns the smallest of 1, 2, 5, 10, 20, 50, … at or above `least`, also below 1.
+/// Returns the smallest number of the series …, 0.5, 1, 2, 5, 10, 20, 50, … that is at least
+/// `least`.
 fn round_step(least: f64) -> f64 {
     let decade = 10_f64.powf(least.max(1e-9).log10().floor());
     [1.0, 2.0, 5.0, 10.0]

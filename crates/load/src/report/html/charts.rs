@@ -6,9 +6,10 @@ use super::super::units::{count, rate, seconds, share, time};
 use super::super::wording::RunWording;
 use super::chart::{Axis, ChartLine, bars, figure, lines};
 
-/// Bars of the distribution up to the 99.9th percentile.
+/// Maximum number of bars up to the 99.9th percentile of the distribution.
 const BARS_MAX: usize = 44;
-/// From this ratio of maximum to minimum on, a linear axis would flatten the small values.
+/// If the maximum is more than this many times the minimum, the axis is logarithmic, because a
+/// linear axis would flatten the small values.
 const LOG_FROM_RATIO: f64 = 20.0;
 
 pub(super) fn all(out: &mut String, report: &Report) {
@@ -85,7 +86,7 @@ fn latency_axis(low: f64, high: f64) -> Axis {
     }
 }
 
-/// Formats the round time of a tick: `100 µs`, `2 ms`.
+/// Formats the round time of a tick, for example `100 µs` or `2 ms`.
 fn short_time(us: f64) -> String {
     let (value, unit) = match us {
         us if us < 1e3 => (us, "µs"),
@@ -132,7 +133,8 @@ fn throughput_over_time(out: &mut String, report: &Report) {
     );
 }
 
-/// Draws latency by percentile; each step of the axis excludes ten times fewer messages.
+/// Draws latency by percentile. At each step of the axis, the share of messages above it is ten
+/// times smaller.
 fn percentiles(out: &mut String, histogram: &[Bucket]) {
     let total: u64 = histogram.iter().map(|bucket| bucket.count).sum();
     if total < 2 {
@@ -171,7 +173,7 @@ fn percentiles(out: &mut String, histogram: &[Bucket]) {
         }
     }
     if end > 5.2 {
-        // Long labels would overlap.
+        // Every second label is omitted, because long labels would overlap.
         ticks.retain(|(at, _)| *at < 1.5 || (*at as usize) % 2 == 1);
     }
     let (low, high) = (points[0].1, points[points.len() - 1].1);
@@ -191,7 +193,7 @@ fn percentiles(out: &mut String, histogram: &[Bucket]) {
 }
 
 fn distribution(out: &mut String, histogram: &[Bucket]) {
-    // Bars narrower than the buckets would have gaps.
+    // If bars were narrower than the buckets, some bars would be empty.
     let bars_max = BARS_MAX.min((histogram.len() / 4).max(8));
     let rows = merge(histogram, bars_max);
     let total: u64 = rows.iter().map(|row| row.count).sum();

@@ -103,7 +103,7 @@ fn traffic(out: &mut String, report: &Report, words: &RunWording) {
     if let Some(asked) = report.settings.rate {
         cells.push(cell("asked for a second", rate(asked)));
     }
-    // Bytes sent by scripts are not counted.
+    // The bytes that scripts send are not measured.
     if report.script.is_none() {
         cells.push(cell("payload sent", bytes(messages.bytes_sent as f64)));
         cells.push(cell(

@@ -287,9 +287,9 @@ fn recovery(page: &mut TextPage, recovery: &Recovery) {
     }
 }
 
-/// Returns by how much the sums of a ledger are inconsistent; `None` if they are consistent. Expected messages that were
-/// neither delivered nor lost nor excused must have been corrupted; there may be more corrupted messages, as copies of
-/// delivered ones.
+/// Returns the amount by which a ledger's sums are inconsistent; `None` if they are consistent.
+/// Expected messages that were neither delivered, lost nor excused must have been corrupted. There
+/// may be more corrupted messages, because copies of delivered messages may be corrupted, too.
 pub(crate) fn gap(ledger: &LedgerCounts) -> Option<u64> {
     let sum = accounted(ledger);
     let gap = if sum > ledger.expected {
@@ -392,7 +392,7 @@ pub(super) fn generator(page: &mut TextPage, report: &Report) {
         ));
     }
     page.more(Tone::Plain, &text);
-    // The threads of a script don't run the tester's event loop, so there are no turns to report.
+    // Scripts don't run in the tester's event loop, so there are no turns to report.
     if report.script.is_none() {
         let turn = time(generator.lag_us_max);
         let waited = share(generator.waited);

@@ -1,25 +1,28 @@
 //! A distribution in a dozen rows of block characters.
 //!
-//! Latencies spread over decades, so the bounds of rows grow by a ratio. They end at the 99.9th percentile; larger
-//! values have a row of their own, since one slow answer would otherwise compress all others into the first row.
+//! Latencies span orders of magnitude, so the bound of each row is a constant multiple of the
+//! previous one. These rows end at the 99.9th percentile. Larger values have a separate row, since
+//! otherwise one slow answer would compress all others into the first row.
 
 use super::super::model::Bucket;
 use super::super::units::{count, share, time};
 use super::page::{TextPage, Tone};
 
-/// Rows up to the 99.9th percentile.
+/// Maximum number of rows up to the 99.9th percentile.
 const ROWS_MAX: usize = 11;
 /// Columns of a row in addition to its bar: bound, count, share and spaces.
 const BESIDE_BAR_COLUMNS: usize = 35;
 
-/// A row: latencies above the previous row and up to this bound.
+/// A row of the distribution: the latencies above the previous row's bound and up to this row's
+/// bound.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HistogramRow {
     pub(crate) to_us: f64,
     pub(crate) count: u64,
 }
 
-/// Merges a distribution into at most `rows_max` rows and one more, preserving the total count.
+/// Merges a distribution into at most `rows_max` rows up to the 99.9th percentile and one row above
+/// it. Preserves the total count.
 pub(crate) fn merge(buckets: &[Bucket], rows_max: usize) -> Vec<HistogramRow> {
     let usable: Vec<Bucket> = buckets
         .iter()
@@ -42,7 +45,7 @@ pub(crate) fn merge(buckets: &[Bucket], rows_max: usize) -> Vec<HistogramRow> {
     let mut rows: Vec<HistogramRow> = Vec::with_capacity(rows_max + 1);
     for index in 1..=rows_max {
         let bound = low * (high.max(low) / low).powf(index as f64 / rows_max as f64);
-        // With little spread, neighbours have the same label.
+        // If latencies vary little, neighbouring bounds have the same label and become one row.
         if rows.last().is_none_or(|row| time(row.to_us) != time(bound)) {
             rows.push(HistogramRow {
                 to_us: bound,
@@ -60,7 +63,8 @@ pub(crate) fn merge(buckets: &[Bucket], rows_max: usize) -> Vec<HistogramRow> {
         });
     }
     for bucket in &usable {
-        // Powers are not exact: a bucket that ends at a row's bound belongs to it.
+        // The computed bounds are not exact. The tolerance assigns a bucket that ends at a row's
+        // bound to that row.
         let row = rows
             .iter()
             .position(|row| bucket.to_us <= row.to_us * (1.0 + 1e-9))
@@ -93,7 +97,7 @@ pub(crate) fn draw(page: &mut TextPage, buckets: &[Bucket]) {
     }
 }
 
-/// Returns a bar in eighths of a column; nonzero counts are visible.
+/// Returns a bar in eighths of a column. A nonzero count gives a visible bar.
 fn bar(count: u64, tallest: u64, columns: usize) -> String {
     const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
     if count == 0 {

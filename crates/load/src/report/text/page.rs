@@ -1,14 +1,14 @@
 //! Lines for a terminal: a column of labels, wrapped text beside it, optional colours.
 //!
-//! This module does not know the content of reports. Colours are added to whole pieces after measuring and wrapping, so that
-//! escape sequences do not count as width.
+//! This module does not know the content of reports. Colours are added after text has been measured
+//! and wrapped, so that escape sequences do not count as width.
 
 /// The style of a text for the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Whether to use colours: the output is a terminal and `NO_COLOR` is not set.
     pub colour: bool,
-    /// Number of columns, limited to 66 to 100.
+    /// Number of columns, between 66 and 100.
     pub columns: usize,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Tone {
     Bad,
 }
 
-/// The column of the text after labels.
+/// Width of the label column, after which the text begins.
 const LABEL_COLUMNS: usize = 14;
 
 pub(crate) struct TextPage {
@@ -76,7 +76,7 @@ impl TextPage {
         self.out
     }
 
-    /// Returns the width of text beside labels.
+    /// Returns the width that is left for text beside the labels.
     pub(crate) fn room(&self) -> usize {
         self.columns - LABEL_COLUMNS
     }
@@ -109,7 +109,7 @@ impl TextPage {
         }
     }
 
-    /// Adds text below that of a field.
+    /// Adds text below a field, without a label.
     pub(crate) fn more(&mut self, tone: Tone, text: &str) {
         self.field("", tone, text);
     }
@@ -125,7 +125,8 @@ impl TextPage {
         }
     }
 
-    /// Adds an unwrapped line of pieces below a field; the caller respects [`room`](Self::room).
+    /// Adds an unwrapped line below a field. The caller must not exceed the width
+    /// [`room`](Self::room).
     pub(crate) fn row(&mut self, pieces: &[(Tone, &str)]) {
         self.out.extend(std::iter::repeat_n(' ', LABEL_COLUMNS));
         self.pieces(pieces);

@@ -1,4 +1,5 @@
-//! Reports that must be readable without further knowledge, and texts that must not appear.
+//! Tests that reports can be understood without further knowledge, and that certain texts do not
+//! appear.
 
 use super::super::fixture::full;
 use super::super::model::*;

@@ -6,7 +6,7 @@ use super::super::wording::RunWording;
 use super::histogram;
 use super::page::{TextPage, Tone};
 
-/// From this number of samples on the 99.9th percentile is more than the maximum.
+/// The minimum number of samples for which the 99.9th percentile can differ from the maximum.
 const P999_SAMPLES_MIN: u64 = 1_000;
 
 pub(super) fn connections(page: &mut TextPage, report: &Report) {
@@ -115,7 +115,7 @@ pub(super) fn throughput(page: &mut TextPage, report: &Report) {
             words.received
         ),
     );
-    // Bytes sent by scripts are not counted.
+    // The bytes that scripts send are not measured.
     if report.script.is_none() {
         let mut text = format!(
             "payload: {} out, {} in",

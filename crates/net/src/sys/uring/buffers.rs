@@ -1,9 +1,10 @@
-//! The memory into which the kernel receives by itself.
+//! The memory into which the kernel receives without a call.
 //!
-//! A buffer is filled from its beginning by one receive after the other (`IOU_PBUF_RING_INC`, Linux 6.12): a receive of
-//! twenty bytes uses only twenty, and a bulk transfer can fill a whole buffer. An older kernel uses a whole buffer for
-//! each receive. The kernel chooses a buffer and reports only which one: the location of the bytes in it follows from
-//! the order of the completions, which is that of the receives.
+//! Consecutive receives fill a buffer from its beginning (`IOU_PBUF_RING_INC`, Linux 6.12): a
+//! receive of twenty bytes uses only twenty bytes of a buffer, and a bulk transfer can fill a whole
+//! buffer. An older kernel uses a whole buffer for each receive. The kernel reports only which
+//! buffer it has chosen. The location of the bytes in the buffer follows from the order of
+//! completions, which equals the order of receives.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -18,15 +19,17 @@ use crate::Options;
 
 /// The only buffer group.
 pub(super) const GROUP: u16 = 0;
-/// The flag with which a receive uses only as much of a buffer as it fills.
+/// The flag that makes receives use only the part of a buffer that they fill.
 const INCREMENTAL: u16 = IOU_PBUF_RING_INC as u16;
 
-/// Maximum number of buffers. The kernel permits 32,768, so each can still be split into [`SPLIT`].
+/// Maximum number of buffers. The kernel permits 32,768, so each buffer can still be split into
+/// [`SPLIT`] parts.
 const BUFFERS_MAX: u16 = 4096;
-/// The number of buffers that each is split into where a receive uses a whole buffer.
+/// The number of buffers into which each buffer is split if every receive uses a whole one.
 const SPLIT: u16 = 8;
 
-/// Exclusive access to bytes in one of the ring's buffers. Must be returned to the ring it came from.
+/// Exclusive access to received bytes in one of the ring's buffers. Must be returned to the ring
+/// that created it.
 #[derive(Debug)]
 pub(crate) struct FilledBuffer {
     buffer: u16,
@@ -42,8 +45,8 @@ impl FilledBuffer {
     /// Returns the part that the kernel has filled.
     #[expect(unsafe_code, reason = "memory that the kernel has filled")]
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the kernel is done with this part of its memory, each part is handed out once, and the memory is
-        // never freed while a part is outstanding.
+        // SAFETY: the kernel no longer writes to this part, each part is handed out once, and the
+        // memory is not freed while a part is outstanding.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 }
@@ -51,12 +54,12 @@ impl FilledBuffer {
 /// Zeroed, page-aligned memory that the kernel may write to.
 struct Memory {
     start: NonNull<u8>,
-    /// Empty if the memory is leaked.
+    /// The layout of the memory; empty if the memory is leaked.
     layout: Layout,
 }
 
 impl Memory {
-    /// `bytes` must not be 0.
+    /// Allocates the memory. `bytes` must not be 0.
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     fn new(bytes: usize) -> io::Result<Self> {
         let layout =
@@ -89,13 +92,13 @@ impl Drop for Memory {
 struct BufferProgress {
     /// Number of bytes that the kernel has filled, from the beginning.
     filled: usize,
-    /// Number of parts that were handed out and not returned.
+    /// Number of parts that were handed out but not returned.
     lent_parts: u32,
 }
 
-/// The buffers from which the kernel chooses for received data.
+/// The buffers, from which the kernel chooses one for received data.
 pub(super) struct Buffers {
-    /// The list shared with the kernel.
+    /// The list of available buffers, shared with the kernel.
     entries: Memory,
     bytes: Memory,
     /// The size of each buffer in bytes.
@@ -125,7 +128,7 @@ impl Buffers {
         let bytes = Memory::new(all.ok_or_else(too_large)?)?;
         u32::try_from(size).map_err(|_| too_large())?;
         let address = entries.start.as_ptr() as u64;
-        // SAFETY: the memory lives at least as long as the ring: see the drop of `Ring`.
+        // SAFETY: the memory lives at least as long as the ring (see `Drop` of `Ring`).
         let register = |count, flags| unsafe {
             let submitter = ring.submitter();
             submitter.register_buf_ring_with_flags(address, count, GROUP, flags)
@@ -150,8 +153,8 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Returns the part of a buffer that a completion with `length` bytes refers to; `None` if there are none.
-    /// `has_more` is the kernel's flag that it continues in the same buffer.
+    /// Returns the part of a buffer to which a completion with `length` bytes refers; `None` if the
+    /// length is 0. `has_more` is the kernel's flag that it continues to fill the same buffer.
     #[inline]
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     pub(super) fn take(
@@ -174,8 +177,8 @@ impl Buffers {
             self.settle(buffer);
             return None;
         }
-        // If the kernel and this process disagreed about the end of the buffer, the next bytes would be given to
-        // another connection.
+        // If the kernel and this process disagreed about the end of the buffer, later bytes would
+        // be delivered to the wrong connection.
         assert_eq!(
             has_more,
             progress.filled < self.size,
@@ -183,7 +186,7 @@ impl Buffers {
         );
         progress.lent_parts += 1;
         self.lent += 1;
-        // SAFETY: the offset is within the buffer, and the buffer within the memory.
+        // SAFETY: the offset is within the buffer, and the buffer is within the memory.
         let start = unsafe {
             self.bytes
                 .start
@@ -196,8 +199,9 @@ impl Buffers {
         })
     }
 
-    /// Takes a part back. A part of another ring, which this one has replaced, is left alone: its memory is not freed
-    /// while a part is outstanding, so the address identifies the ring.
+    /// Takes a part back. Ignores a part of an earlier ring that this ring has replaced. The
+    /// address identifies the ring, because the memory of a ring is not freed while a part is
+    /// outstanding.
     #[inline]
     pub(super) fn give_back(&mut self, filled: FilledBuffer) {
         let FilledBuffer { buffer, start, .. } = filled;
@@ -210,7 +214,7 @@ impl Buffers {
         self.settle(buffer);
     }
 
-    /// Returns a buffer to the kernel if it is full and all of it was read.
+    /// Returns a buffer to the kernel if it is full and all its parts were returned.
     #[inline]
     fn settle(&mut self, buffer: u16) {
         let progress = self.progress[usize::from(buffer)];
@@ -229,7 +233,7 @@ impl Buffers {
         self.is_incremental
     }
 
-    /// Returns the number of bytes that the kernel may fill before a part is returned.
+    /// Returns the number of bytes that the kernel may fill before another part is returned.
     pub(super) fn room(&self) -> usize {
         self.room
     }
@@ -250,7 +254,7 @@ impl Buffers {
         entry.set_len(self.size as u32);
         entry.set_bid(buffer);
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: the list begins there and is initialised.
+        // SAFETY: the list begins at this address and is initialised.
         let tail = unsafe { BufRingEntry::tail(entries.as_ptr()) };
         // SAFETY: the tail lives as long as the list, and is accessed only as an atomic after the registration.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };

@@ -109,7 +109,8 @@ fn a_ban_whose_answers_are_lost_gives_way_to_a_later_command() {
     assert!(cluster.table.is_empty());
 }
 
-/// Two nodes give contrary commands about one user at the same time: the later one in the stream is in force everywhere.
+/// Two nodes give contradictory commands about one user at the same time: the later one in the
+/// stream is in force everywhere.
 #[test]
 fn of_two_commands_about_one_ban_the_later_one_is_in_force_on_each_node() {
     let mut cluster = Cluster::of(2);

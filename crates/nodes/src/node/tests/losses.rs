@@ -121,7 +121,8 @@ fn an_entry_that_replaces_a_lost_one_is_carried_out() {
     assert_eq!(users(&cluster, last), names(["anna", "boris"]));
 }
 
-/// After a rollback, the last entry that a node knows is appended again at the same offset, after a different entry.
+/// After a rollback, the last entry that a node knows is appended again at the same offset, but a
+/// different entry precedes it.
 #[test]
 fn an_entry_before_a_repeated_one_is_carried_out() {
     let mut cluster = Cluster::of(3);
@@ -210,7 +211,8 @@ fn a_feed_that_is_ahead_of_a_read_is_no_loss() {
     assert_eq!(cluster.nodes[0].node.counts().gaps, 0);
 }
 
-/// The store loses its data between the two orders of a ban, so only the stream has it.
+/// The store loses its data between storing a ban and appending it, so only the stream contains the
+/// ban.
 #[test]
 fn a_ban_that_is_only_in_the_stream_reaches_nodes_that_start() {
     let mut cluster = Cluster::of(1);
@@ -253,7 +255,8 @@ fn commands_appended_again_before_a_node_returns_are_executed() {
     assert_eq!(cluster.commands(0), 1);
 }
 
-/// The store loses a ban that its node has read; another node ends the ban before the first one returns.
+/// The store loses a ban that the banning node has read; another node ends the ban before the
+/// banning node returns.
 #[test]
 fn a_lost_ban_that_was_ended_is_not_appended_again() {
     let mut cluster = Cluster::of(2);
@@ -277,8 +280,8 @@ fn a_lost_ban_that_was_ended_is_not_appended_again() {
     assert_eq!(of_node_1.len(), 1, "{of_node_1:?}");
 }
 
-/// The store loses the first of two bans. A node starts before their node has noticed that, and so knows the second one's
-/// number first.
+/// The store loses the first of a node's two bans. Another node starts before the loss is noticed,
+/// and so learns the number of the second ban first.
 #[test]
 fn a_lost_command_reaches_nodes_that_know_a_later_one_of_its_node() {
     let mut cluster = Cluster::of(1);

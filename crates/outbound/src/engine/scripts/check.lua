@@ -14,8 +14,8 @@ local function check(meta_key, stream_key, begun, ttl, seen_epoch, seen_offset, 
   local epoch, top, id = meta[1], meta[2] or '0', meta[4] or ''
   local is_new = not epoch or meta[3] ~= generation or epoch == ended
   local seen = tonumber(seen_offset)
-  -- After the store has lost publications, a channel keeps its epoch only if the publication that a node has seen last is
-  -- stored.
+  -- After the store has lost publications, a channel keeps its epoch only if the last publication
+  -- that a node has seen is still stored.
   local is_suspect = epoch and is_new and verify == '1' and seen_epoch == epoch
     and string.match(meta[3], '^[^/]*') == string.match(generation, '^[^/]*')
   if is_suspect then is_new = false end

@@ -1,7 +1,7 @@
 -- Records that a client of a node has joined or left a channel. Returns whether the same user is a member on another node.
 -- KEYS: members of the channel, channels with members of the node, nodes with members, fence
--- ARGV: node (16 digits), client, user, data ('': it has left), channel, whether to look for the user ('1'), what leases begin
---       with, number of the connection
+-- ARGV: node (16 digits), client, user, data ('': it has left), channel, whether to look for the
+--       user ('1'), prefix of leases, number of the connection
 local fence = redis.call('GET', KEYS[4])
 -- Ignores a delayed command: a later connection of the port has sent newer data.
 if fence and tonumber(fence) > tonumber(ARGV[8]) then return 0 end

@@ -20,6 +20,7 @@ if ARGV[3] == '1' then
 end
 redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('SREM', KEYS[2], ARGV[2])
--- If the node was not recorded, its lease may have ended and another node has reported the channel as vacated.
+-- If the node was not recorded, its lease may have ended, and another node may have reported the
+-- channel as vacated.
 local is_last = (known or ARGV[4] == '1') and redis.call('HLEN', KEYS[1]) == 0
 return {is_last and 1 or 0, now}

@@ -4,13 +4,13 @@
 --       ttl of the idempotency key ('': no key), version of 20 digits ('': none), epoch of the version, offset after which an
 --       earlier attempt may have stored the publication ('': no earlier attempt), epoch of that offset, number of the
 --       connection, the current time plus both ttl (the mark) and by how much the mark may differ from the stored one before
---       the lifetimes are set again (neither: they are set each time)
+--       the lifetimes are set again (if both are missing: they are set each time)
 local known = redis.call('MGET', KEYS[3], KEYS[5])
 local generation = known[1] or '0'
 -- Refuses a delayed command: a later connection of the port has repeated it.
 if known[2] and tonumber(known[2]) > tonumber(ARGV[13]) then return {'unknown'} end
--- The last byte of the id is the number of the attempt, which the comparison with a restarted store (check.lua) needs. Attempts
--- of one publication have the other bytes in common.
+-- The last byte of the id is the number of the attempt; check.lua needs it to compare a channel
+-- with a restarted store. All attempts to store one publication share the other bytes.
 local id = string.sub(ARGV[3], 2, 9)
 local common = string.sub(ARGV[3], 2, 8)
 local is_keyed = ARGV[8] ~= ''
@@ -32,7 +32,7 @@ local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'v', 'w', 'x')
 local epoch, top = meta[1], tonumber(meta[2] or '0')
 local is_new = not epoch or meta[3] ~= generation
 if ARGV[11] ~= '' and not is_new then
-  -- An offset of another epoch can't limit the search in this one.
+  -- An offset of another epoch can't limit the search in the current epoch.
   local since = ARGV[12] == epoch and tonumber(ARGV[11]) or 0
   local list = redis.call('XRANGE', KEYS[2], string.format('%.0f', since + 1), '+')
   for _, entry in ipairs(list) do

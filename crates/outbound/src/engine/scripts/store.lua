@@ -11,7 +11,8 @@ if name ~= '' then
     redis.call('ZREM', KEYS[2], name)
   end
 end
--- Up to 100 expired values per call: more than are stored per call, so that they don't accumulate.
+-- Removes up to 100 expired values. A call stores at most one value, so expired values don't
+-- accumulate.
 local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', redis.call('TIME')[1], 'LIMIT', 0, 100)
 for _, ended in ipairs(over) do
   redis.call('HDEL', KEYS[1], ended)

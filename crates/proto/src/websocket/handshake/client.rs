@@ -52,8 +52,9 @@ pub fn new_key(random: [u8; 16]) -> String {
     STANDARD.encode(random)
 }
 
-/// Appends the request. `host` is host and port as in the URL, `target` path and query; `protocols` a list as in the
-/// header, or empty; `headers` further ones, such as Origin or Cookie. Values with line breaks are omitted.
+/// Appends the request. `host` is the host and port of the URL, `target` its path and query.
+/// `protocols` is a list in header format, or empty. `headers` are additional headers, such as
+/// Origin or Cookie. Values with line breaks are omitted.
 pub fn write_request<'h>(
     out: &mut Vec<u8>,
     host: &str,
@@ -94,7 +95,7 @@ pub fn write_request<'h>(
 /// length (frames may follow) and the negotiated values. `None` while it is incomplete.
 ///
 /// # Errors
-/// The response is not an acceptance (RFC 6455 section 4.1).
+/// The response does not accept the request (RFC 6455 section 4.1).
 pub fn read_response<'r>(
     input: &'r [u8],
     key: &str,

@@ -19,15 +19,15 @@ pub(super) struct HttpAnswer {
 #[derive(Debug)]
 pub(super) enum Body {
     Bytes(Vec<u8>),
-    /// A file, by its path below the script's folder.
+    /// A file, by its path below the configured folder of files.
     File(String),
     /// A function that writes the body.
     Function(Function),
 }
 
 impl HttpAnswer {
-    /// Converts `status, headers, body`, of which the first two are optional. A table as the body becomes JSON. `files`
-    /// is the metatable of files.
+    /// Converts the results `status, headers, body`; the status and the headers are optional. A
+    /// body that is a table is encoded as JSON. `files` is the metatable of `veche.file` objects.
     pub(super) fn from_lua(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<Self> {
         let mut results: Vec<Value> = results.into_iter().collect();
         while results.last().is_some_and(Value::is_nil) {
@@ -107,13 +107,13 @@ impl HttpAnswer {
     }
 }
 
-/// Limit of the names and values of a response's headers in bytes, with those that separate them.
+/// Limit of the size of a response's headers in bytes: names, values and separators.
 const HEADERS_BYTES_MAX: usize = 64 << 10;
 
-/// The bytes of a header that separate it: `: ` and the end of the line.
+/// The bytes of the separators of one header: `: ` and CRLF.
 const SEPARATOR_BYTES: usize = 4;
 
-/// Returns the headers of a table; a list as a value gives several lines.
+/// Returns the headers in a table; a value that is a list gives one header line for each element.
 fn pairs(table: &Table) -> mlua::Result<Vec<(String, String)>> {
     let limit = CopyLimit::new(HEADERS_BYTES_MAX);
     let mut headers = Vec::new();
@@ -179,7 +179,7 @@ const NAME_BYTES_MAX: usize = 255;
 const WITHOUT_FOLDER: &str = "veche.file: this app has no folder of files; its [[app]] or [[route]] names one with \
                               files = \"FOLDER\"";
 
-/// Defines `file(path, options)`; returns the metatable of its results.
+/// Defines `file(path, options)`; returns the metatable of the tables that `file` returns.
 pub(super) fn file(lua: &Lua, native: &Table, has_folder: bool) -> mlua::Result<Table> {
     let metatable = lua.create_table()?;
     metatable.set("__metatable", false)?;

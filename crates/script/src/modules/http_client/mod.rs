@@ -15,7 +15,7 @@ use crate::host_context::HostContext;
 /// The registry key of the metatable of responses.
 const ANSWERS: &str = "veche.http answers";
 
-/// The end of an integer range that is exact in Lua.
+/// 2^53: integers of a smaller magnitude are exact in a Lua number.
 const NUMBERS: f64 = 9_007_199_254_740_992.0;
 
 /// `folder` is the script's folder, which paths are relative to. `per_host` is the default of `max_per_host`.

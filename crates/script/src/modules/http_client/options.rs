@@ -27,13 +27,13 @@ const URL_BYTES_MAX: usize = 16 << 10;
 /// Limit of the names and values of all headers, in bytes.
 const HEADERS_BYTES_MAX: usize = 64 << 10;
 
-/// Limit of a form in bytes, as of JSON.
+/// The longest form in bytes, the same as the limit for JSON.
 const FORM_BYTES_MAX: usize = 8 << 20;
 
 /// The most names of a form or a query.
 const NAMES_MAX: usize = 100_000;
 
-/// Bytes that are encoded at a time.
+/// The number of bytes that are encoded between two checks of the CPU budget.
 const PART_BYTES: usize = 16 << 10;
 
 /// The longest path of a file in bytes.
@@ -73,7 +73,8 @@ struct Draft<'a> {
     content_type: Option<&'static str>,
 }
 
-/// Reads the arguments of `veche.http.…`; `request` takes everything from its options.
+/// Reads the arguments of a function of `veche.http`. `request` has only options; the other
+/// functions also have a URL, and some a body.
 pub(super) fn read(
     lua: &Lua,
     folder: &Path,
@@ -376,7 +377,7 @@ impl Draft<'_> {
             match fields.entry(key) {
                 _ if text.is_empty() => {}
                 Entry::Vacant(entry) => _ = entry.insert(text),
-                // A number that is written as this name.
+                // The number 1 and the string "1" are two keys of a table, but give the same name.
                 Entry::Occupied(mut entry) => {
                     entry.get_mut().push('&');
                     entry.get_mut().push_str(&text);
@@ -450,7 +451,7 @@ fn each_scalar(
 
 /// Appends bytes in the form's encoding. Returns `false` if the text gets longer than `bytes_max`.
 fn encode(bytes: &[u8], text: &mut String, bytes_max: usize) -> mlua::Result<bool> {
-    // No byte gets shorter.
+    // Encoding never shortens the text.
     if text.len().saturating_add(bytes.len()) > bytes_max {
         return Ok(false);
     }

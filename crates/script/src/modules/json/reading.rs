@@ -18,10 +18,11 @@ const INTEGERS_BELOW: f64 = 9_223_372_036_854_775_808.0;
 /// Texts of more bytes are read in parts, which is slower.
 const WHOLE_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of a part.
+/// The size of a part in bytes.
 const PART_BYTES: usize = 64 << 10;
 
-/// Returns the value of a text, and whether it has a number whose digits the parser may have lost.
+/// Returns the value of a text, and whether the text has a number whose digits the parser may have
+/// lost.
 pub(super) fn read(lua: &Lua, text: &[u8]) -> mlua::Result<(Value, bool)> {
     let (has_huge, failure) = (Cell::new(false), RefCell::new(None));
     let reader = Reader {
@@ -72,7 +73,7 @@ impl Reader<'_> {
     }
 }
 
-/// A text that is passed to the parser in parts as long as the run may continue.
+/// A text that is passed to the parser in parts; before each part the run may be stopped.
 struct Parts<'a> {
     rest: &'a [u8],
     /// The number of bytes of the current part that have been read.

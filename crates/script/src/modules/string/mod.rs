@@ -26,18 +26,21 @@ type Answer = (Value, Variadic<Integer>);
 
 const NO_FAILURE: Value = Value::Boolean(false);
 
-/// Stands in for a position: as the end of a position capture, and as the next match if there is none.
+/// Used instead of a position if there is none: for the end of a position capture, and for the
+/// start of the next match after the last one.
 const NO_POSITION: Integer = -1;
 
-/// The most values returned at once, rounded to whole matches, since they pass through the Lua stack.
+/// The most values returned at once, since they pass through the Lua stack. Rounded down to whole
+/// matches.
 const BATCH_VALUES_MAX: usize = 256;
 
 /// Limits of one call.
 pub(crate) struct Limits {
-    /// Steps of one call, or of one stretch of `gmatch` or of a `gsub` with callbacks.
+    /// The most steps of one call; for `gmatch`, and for `gsub` with callbacks, of each batch of
+    /// matches.
     pub(crate) steps_max: u64,
-    /// The maximum number of steps that may run in LuaJIT's own functions instead, if it is known in advance. 0 never
-    /// uses them.
+    /// A call whose steps are known not to exceed this number uses LuaJIT's own functions. With 0
+    /// they are never used.
     pub(crate) native_steps_max: u64,
     /// The longest result of `gsub` and `rep`.
     pub(crate) string_bytes_max: usize,
@@ -46,7 +49,7 @@ pub(crate) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // A few milliseconds, at worst about ten.
+            // This number of steps takes a few milliseconds, and about ten in the worst case.
             steps_max: 5_000_000,
             native_steps_max: NATIVE_STEPS_MAX,
             string_bytes_max: 16 << 20,
@@ -54,8 +57,8 @@ impl Default for Limits {
     }
 }
 
-/// Replaces the functions in the global table `string`, where methods of strings are looked up too. Has to be called
-/// before any script runs. Exceeding a limit is an error of the script.
+/// Replaces the functions in the global table `string`, which also provides the methods of strings.
+/// Must be called before any script runs. Exceeding a limit is an error of the script.
 pub(crate) fn replace(lua: &Lua, limits: Limits) -> Result<()> {
     let Limits {
         steps_max,
@@ -87,7 +90,8 @@ pub(crate) fn replace(lua: &Lua, limits: Limits) -> Result<()> {
     ))
 }
 
-/// Returns the longest subjects for which LuaJIT's functions may be used, for matching and for `find`.
+/// Returns the maximum lengths of subjects for which LuaJIT's functions may be used: for matching,
+/// and for `find`.
 fn harmless_bytes(text: &[u8], steps: u64) -> (Option<usize>, Option<usize>) {
     let matched = Pattern::new(text, Caret::Anchors).harmless_subject_bytes(steps);
     let searched = if has_specials(text, is_run_over) != Ok(false) {
@@ -129,8 +133,8 @@ impl Call {
         StepBudget::new(self.steps_max, is_run_over)
     }
 
-    /// Implements `find` and `match` from `position`, counted from 1. Returns false or a failure, and for a match the
-    /// positions of the match and of its captures.
+    /// Implements `find` and `match` from `position`, counted from 1. Returns a failure or false,
+    /// followed by the positions of the match and of its captures if there is a match.
     fn search(&self, lua: &Lua, position: usize, is_find: bool, is_plain: bool) -> Result<Answer> {
         let mut positions = Variadic::with_capacity(8);
         match self.push_found(position - 1, is_find, is_plain, &mut positions) {
@@ -213,8 +217,8 @@ impl Call {
         Ok((failure, positions))
     }
 
-    /// Implements `gsub` with a replacement string. Returns false, the result and the number of replacements, or a
-    /// failure.
+    /// Implements `gsub` with a replacement string. Returns a failure; or false, the result and the
+    /// number of replacements.
     fn substitute(
         &self,
         lua: &Lua,
@@ -238,8 +242,8 @@ impl Call {
         Ok((failure, None, 0))
     }
 
-    /// Writes the subject with its first `count_max` matches replaced, and returns their number; writes nothing if
-    /// there is none.
+    /// Writes the subject with its first `count_max` matches replaced, and returns the number of
+    /// replacements; if there are none, writes nothing.
     fn replaced(
         &self,
         template: &[u8],
@@ -292,7 +296,8 @@ fn push_match(
     whole: &Range<usize>,
     captures: usize,
 ) -> std::result::Result<(), Error> {
-    // All or nothing: the shim expects whole matches.
+    // If a capture is invalid, no position of the match is pushed: the shim expects complete
+    // matches.
     let before = positions.len();
     push_range(positions, whole);
     for index in 0..captures {
@@ -317,7 +322,8 @@ fn push_range(positions: &mut Vec<Integer>, range: &Range<usize>) {
     positions.push(range.end as Integer);
 }
 
-/// Converts the number of replacements as C does on this platform; values that don't fit into 64 bits are 0.
+/// Converts the maximum number of replacements as C does on this platform; values that don't fit
+/// into 64 bits become 0.
 fn whole(number: f64) -> usize {
     if number.abs() < i64::MAX as f64 {
         usize::try_from(number as i64 as i32).unwrap_or(0)

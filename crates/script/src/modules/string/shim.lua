@@ -1,9 +1,10 @@
 -- `string.find`, `match`, `gmatch`, `gsub` and `rep` with a bounded cost.
 --
--- LuaJIT's own functions are called where the pattern can't be costly for them on a subject of this length, and with
--- arguments they refuse. Everything else is matched by ours, which count their steps and answer with positions. Calls
--- end in tail calls, so that errors name the place in the script and not one in here. Functions read no global when
--- they run: scripts can change those.
+-- LuaJIT's own functions are called if the pattern can't be costly on a subject of this length, and
+-- to raise the errors for invalid arguments. In all other cases the matcher in Rust is used, which
+-- counts its steps and returns positions. Functions here end in tail calls, so that errors have the
+-- script's position instead of one in this file. They read no globals when they run, because
+-- scripts can change globals.
 local measure, search, collect, substitute, whole, string_bytes_max = ...
 
 local find_native, match_native = string.find, string.match
@@ -15,17 +16,19 @@ local error, next, select, tonumber, type = error, next, select, tonumber, type
 -- The maximum number of patterns whose bounds are cached; when it is exceeded, the cache is cleared.
 local PATTERNS_MAX = 512
 local PATTERN_BYTES_MAX = 256
--- Longer replacement strings are always expanded by our function, which limits the length of the result.
+-- Longer replacement strings are always expanded in Rust, where the length of the result is
+-- limited.
 local REPLACEMENT_BYTES_MAX = 256
 -- The maximum number of bytes that `rep` creates by one call of LuaJIT's function.
 local REPEATED_BYTES = 256 * 1024
--- The maximum number of matches fetched at once. The first fetch of a series is for one match, because many series end after
--- it.
+-- The maximum number of matches fetched at once. The first fetch is for one match only, because
+-- many scripts stop after the first match.
 local BATCH_MATCHES_MAX = 64
 local CARET = byte("^")
 
--- By pattern, the length of the longest subject that is harmless to LuaJIT's functions; -1 if none is. That for `find`
--- is larger if the pattern has nothing to be matched and is just looked for.
+-- By pattern, the maximum subject length for which LuaJIT's functions are harmless; -1 if there is
+-- none. The bound for `find` is larger if the pattern has no special characters, because `find`
+-- then searches for plain text.
 local bounds, find_bounds, bounds_count = {}, {}, 0
 
 local function learn(p)
@@ -49,7 +52,7 @@ local function is_text(value)
   return kind == "string" or kind == "number"
 end
 
--- Converts a number to text; returns a string itself, of which `..` would make a copy.
+-- Converts a number to text. Returns a string unchanged, because `..` would copy it.
 local function as_text(value)
   if type(value) == "number" then return value .. "" end
   return value
@@ -72,7 +75,8 @@ local function captures(s, positions, at, last)
   return value, captures(s, positions, at + 2, last)
 end
 
--- The pair of a match and those of its captures, `width` positions in all.
+-- Returns the captures of a match, or the whole match if it has none. `width` is the number of
+-- positions of the match and its captures.
 local function matched(s, positions, at, width)
   if width == 2 then return sub(s, positions[at], positions[at + 1]) end
   local first = capture(s, positions[at + 2], positions[at + 3])
@@ -101,7 +105,7 @@ local function replaced(failure, result, count)
   return result, count
 end
 
--- Returns the position that the argument `init` stands for.
+-- Returns the position that the argument `init` denotes.
 local function start_of(s, init)
   if init == nil then return 1 end
   return (find_native(s, "", init))
@@ -168,7 +172,7 @@ local function gmatch(...)
   local s, p = ...
   if not (is_text(s) and is_text(p)) then return gmatch_native(...) end
   s, p = as_text(s), as_text(p)
-  -- The bounds are those for `^` as an anchor, but in `gmatch` it is a plain character.
+  -- The bounds assume that `^` is an anchor, but in `gmatch` it is a plain character.
   if #s <= (bounds[p] or learn(p)) and byte(p) ~= CARET then return gmatch_native(s, p) end
   return gmatch_counted(s, p)
 end
@@ -218,7 +222,8 @@ local function gsub_asking(s, p, replacement, count_max)
     add(sub(s, copied))
   end
 
-  -- Called by a C function, `replace_all` can't be left by a yield: the same as inside LuaJIT's own gsub.
+  -- A function called by `gsub_native`, a C function, can't yield. The same is true of callbacks of
+  -- LuaJIT's own `gsub`.
   gsub_native("", "", replace_all)
   if failure then return failure end
   if count == 0 then return false, s, 0 end

@@ -11,7 +11,7 @@ pub(super) struct Url {
     /// A host name, or an address without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// The value of the `Host` header: without the port if it is the scheme's default.
+    /// The value of the `Host` header; the scheme's default port is omitted.
     pub(super) authority: String,
     /// Path and query; at least `/`.
     pub(super) target: String,

@@ -1,10 +1,11 @@
 //! Tables as scripts see them: objects whose methods are plain C functions.
 //!
-//! An object holds the number of its table in the [`HostContext`]; its list has the names of the columns as Lua
-//! strings. Arguments are read in place on the stack, and rows are pushed while the table is locked for reading: no
-//! value is copied in between.
+//! An object holds the number of its table in the [`HostContext`], and a list with the names of the
+//! columns as Lua strings. Arguments are read in place on the stack, and rows are pushed while the
+//! table is locked for reading: no value is copied in between.
 //!
-//! A method returns its error as a value, which is raised when nothing with a destructor is left ([`method`]).
+//! A method returns its error as a value. [`method`] raises the error after all values with a
+//! destructor are dropped.
 
 pub(crate) mod bound;
 mod row;
@@ -163,16 +164,17 @@ impl BoundTable {
     }
 }
 
-/// Runs a method; an error is raised when nothing else of it is left.
+/// Runs a method; raises its error after all values of the method are dropped.
 ///
 /// # Safety
-/// In a function made by [`functions`], as its last step.
+/// Must be called in a function made by [`functions`], as its last step.
 unsafe fn method(
     state: *mut lua_State,
     name: &'static str,
     run: impl FnOnce(&Call) -> Result<c_int, FaultSubject>,
 ) -> c_int {
-    // SAFETY: see above. An object with this metatable was made by `new`, of a number that the host context has issued.
+    // SAFETY: see above. An object with this metatable was made by `new` with a number that the
+    // host context has issued.
     unsafe {
         let found = object::read(state, 1, ffi::lua_upvalueindex(2));
         let result = match found {
@@ -223,7 +225,7 @@ unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `number(object)` → its number, nil if it is none.
+/// `number(object)` → the number of the object's table; nil if the value is not such an object.
 unsafe extern "C-unwind" fn number(state: *mut lua_State) -> c_int {
     // SAFETY: this function was made by `closure`; there is room for a value.
     unsafe {
@@ -237,8 +239,8 @@ unsafe extern "C-unwind" fn number(state: *mut lua_State) -> c_int {
 
 /// `get(table, key, …)` → a row, or the values of these columns.
 unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the columns' number is that of the arguments at most, and room is
-    // made for them.
+    // SAFETY: this function was made by `functions`; there are at most as many columns as
+    // arguments, and room is made for them.
     unsafe {
         method(state, "get", |call| {
             let top = ffi::lua_gettop(state);
@@ -327,7 +329,7 @@ unsafe fn put(
     how: PutMode,
     returns_result: bool,
 ) -> c_int {
-    // SAFETY: as the caller.
+    // SAFETY: the callers ensure that this is a function made by `functions`.
     unsafe {
         method(state, name, |call| {
             let row = call.whole_row(2)?;
@@ -568,7 +570,8 @@ unsafe fn push_boxed<T>(state: *mut lua_State, kind: &'static CStr, value: T) {
         }
         0
     }
-    // SAFETY: the memory has room for a pointer, which is there before the object has the metatable that frees it.
+    // SAFETY: the memory has room for a pointer, which is written before the object gets the
+    // metatable that frees it.
     unsafe {
         let place = ffi::lua_newuserdata(state, size_of::<*mut T>()).cast::<*mut T>();
         place.write(Box::into_raw(Box::new(value)));
@@ -585,13 +588,14 @@ unsafe fn push_boxed<T>(state: *mut lua_State, kind: &'static CStr, value: T) {
 /// Returns the value owned by the object at `index`, if it is of that `kind`.
 ///
 /// # Safety
-/// As [`push_boxed`]; it is used only while the object is on the stack, and by nothing else.
+/// As for [`push_boxed`]; the value is used only while the object is on the stack, and there is no
+/// other reference to it.
 unsafe fn boxed<'a, T>(
     state: *mut lua_State,
     index: c_int,
     kind: &'static CStr,
 ) -> Option<&'a mut T> {
-    // SAFETY: see above; what is pushed is taken off again.
+    // SAFETY: see above; the pushed values are popped.
     unsafe {
         let memory = ffi::lua_touserdata(state, index);
         if memory.is_null() || ffi::lua_getmetatable(state, index) == 0 {

@@ -48,8 +48,8 @@ unsafe fn fields<'a>(
     mut look: impl FnMut(usize, InputValue<'a>) -> Result<(), FaultSubject>,
 ) -> Result<(), FaultSubject> {
     let state = call.state;
-    // SAFETY: see above. The stack of a method has room for a key and its value; the keys are those that `lua_next` has
-    // given, so it raises no error.
+    // SAFETY: see above. The stack of a method has room for a key and its value; each key passed to
+    // `lua_next` was returned by it, so it raises no error.
     unsafe {
         if ffi::lua_type(state, index) != ffi::LUA_TTABLE {
             return Err(FaultSubject::argument(
@@ -85,7 +85,8 @@ impl Call {
         let columns = self.table().schema().visible();
         let mut row = vec![Cell::Null; columns.len()];
         let mut given = 0_u128;
-        // SAFETY: the table stays on the stack during the call, and with it its contents; nothing changes it meanwhile.
+        // SAFETY: the table, and so its contents, stay on the stack during the call; nothing
+        // changes the table meanwhile.
         unsafe {
             fields(self, index, |place, value| {
                 row[place] = self.or_fault(columns[place].cell(value))?;

@@ -62,7 +62,7 @@ impl Call {
         }
     }
 
-    /// Parses the options table at a stack index, which is the argument of that number.
+    /// Parses the options table at a stack index, which is argument `number` of the script's call.
     ///
     /// # Safety
     /// There is a table at that index, and it is not changed meanwhile.
@@ -149,8 +149,8 @@ impl Call {
     }
 }
 
-/// `columns(table, names, as_values, number)` → the numbers of columns, a byte for each, for `scan` and `values`;
-/// `number` is the argument that has the names.
+/// `columns(table, names, as_values, number)` → the numbers of columns, one byte each, for `scan`
+/// and `values`; `number` is the position of the argument that has the names, for errors.
 pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
     // SAFETY: this function was made by `functions`; the type of the second argument is checked before it is read.
     unsafe {
@@ -212,7 +212,7 @@ pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
     unsafe { begin_as(state, "scan") }
 }
 
-/// `values(table, list, columns, index, …)` → the same.
+/// `values(table, list, columns, index, …)` → the same as `scan`, but errors name `values`.
 pub(super) unsafe extern "C-unwind" fn begin_values(state: *mut lua_State) -> c_int {
     // SAFETY: this function was made by `functions`.
     unsafe { begin_as(state, "values") }

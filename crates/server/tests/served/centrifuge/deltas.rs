@@ -50,7 +50,8 @@ impl Has {
     }
 }
 
-/// Returns the fields of a Protobuf message: numbers with their bytes or small integers.
+/// Returns the fields of a Protobuf message: each field's number, its bytes (empty for an integer),
+/// and its integer or length.
 fn fields(mut message: &[u8]) -> Vec<(u8, &[u8], u64)> {
     let number = |message: &mut &[u8]| {
         let mut number = 0;

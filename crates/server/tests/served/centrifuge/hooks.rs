@@ -391,7 +391,7 @@ fn one_that_takes_its_time_holds_up_one_client_and_his_order_is_kept() {
         ann.socket.say(&format!("{}\n{ping}", rpc(2, "wait")));
         ann.say(&rpc(4, "m"));
         until("it to be asked", || waiting(&server) == 1.0);
-        // Other clients are served, including those about which the hook decides.
+        // Other clients are served, including those whose commands need the hook's decision.
         assert_eq!(bob.ask(rpc(2, "m"))["rpc"]["data"]["user"], "bob");
         let asks: Vec<Client> = (0..8).map(|_| connect(&server, "dan")).collect();
         drop(asks);
@@ -420,7 +420,8 @@ fn a_client_that_leaves_during_a_hook_request_leaves_no_state() {
         ann.say(&rpc(2, "wait"));
         until("it to wait", || waiting(&server) == 1.0);
         drop(ann);
-        // The end of a client whose commands wait for the hook is noticed at the latest with the hook's response.
+        // The server notices no later than at the hook's response that the client of the waiting
+        // command is gone.
         go.send(()).expect("it waits");
         until("no request to wait", || waiting(&server) == 0.0);
         server.await_connections(0);

@@ -153,7 +153,7 @@ fn an_application_in_php_decides_on_each_kind() {
         for method in ["throw", "exit"] {
             assert_eq!(ann.ask(rpc(9, method))["error"], internal, "{method}");
         }
-        // Events that the process got before its end would be lost with it.
+        // Waits for the old process to end: events sent to it in the meantime would be lost.
         until("its end", || server.log().contains("a process has ended"));
         // A `send` command has no reply, but its handler publishes, and so does the handler of a client's end.
         bob.say(&json!({"send": {"data": "hello"}}));

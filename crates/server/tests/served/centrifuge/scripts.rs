@@ -263,7 +263,8 @@ fn a_client_that_leaves_while_a_handler_waits_leaves_no_state() {
         call(server.internal, "disconnect", &json!({"user": "bob"}));
         assert_eq!(bob.socket.closed(), 3503);
         drop(ann);
-        // A half-closed client is noticed with the response. The handlers end in any case.
+        // The server notices that a half-closed client is gone when it sends the response. The
+        // handlers end in any case.
         go(&server, 1);
         until("the handlers to end", || waiting(&server) == "0");
         server.await_connections(0);

@@ -1,4 +1,4 @@
-//! A subscriber of a wildcard channel whose node loses its feed for a while.
+//! A subscriber of a wildcard channel whose node is temporarily cut off from Redis.
 
 use std::thread;
 use std::time::Duration;

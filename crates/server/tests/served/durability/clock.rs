@@ -1,5 +1,5 @@
-//! Wrong clocks at a start, as before NTP sets them: bans, revoked tokens and history are intact once the clock is
-//! right.
+//! Startup with a wrong clock, as before NTP has set it: bans, revoked tokens and history are
+//! intact once the clock is right.
 
 use serde_json::json;
 

@@ -13,7 +13,7 @@ use crate::support::{Options, Server, USUAL, process, skip, until};
 /// Folders on the disk, below the server's own.
 const FOLDERS: [&str; 2] = ["disk/history", "disk/blocks"];
 
-/// The unit of the system's writes.
+/// The size of a page in bytes: a simulated power cut keeps or loses whole pages.
 const PAGE_BYTES: usize = 4096;
 
 /// Faults of the disk, by their names in `disk.c`.
@@ -88,7 +88,7 @@ impl OnDisk {
         until("the server process to be gone", || !process::is_alive(pid));
     }
 
-    /// Reduces the files to what is on the disk, and restarts the machine.
+    /// Reduces the files to the data that survives on the disk, and restarts the machine.
     pub(super) fn lose_power(&mut self, mut unsynced: Unsynced<'_>) {
         self.server.kill_supervisor();
         let platter = self.platter();
@@ -143,7 +143,8 @@ fn library() -> Option<&'static Path> {
     made.as_deref()
 }
 
-/// Reverts a folder to what the disk has of it, with `unsynced` data as given; this is the disk's state from now on.
+/// Reverts a folder to the contents of the simulated disk, treats unsynced data according to
+/// `unsynced`, and makes the result the new contents of the disk.
 fn fall_back(folder: &Path, platter: &Path, unsynced: &mut Unsynced<'_>) {
     let of = |inode: u64| platter.join(inode.to_string());
     let inode = |path: &Path| fs::metadata(path).ok().map(|found| found.ino());

@@ -1,4 +1,4 @@
-//! Disks that fill up and fail during publications and bans, and at a start.
+//! Disks that fill up or fail during publications, bans and startup.
 
 use std::thread;
 
@@ -55,7 +55,7 @@ fn a_full_disk_loses_nothing_that_was_answered_over_a_kill_and_a_start() {
         kill(&on);
         waiting.join().expect("it ends");
     });
-    // A start on a full disk serves existing data, and defers new writes.
+    // A server that starts on a full disk serves existing data, and defers new writes.
     history(&on.server, CHANNEL).check_has_all(&answered, CHANNEL);
     let passing = json!({ "channel": CHANNEL, "data": 0, "skip_history": true });
     let passing = call(on.server.internal, "publish", &passing);

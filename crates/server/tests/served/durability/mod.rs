@@ -28,7 +28,7 @@ const ROUTES: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentit
     [[namespace]]\nname = \"chat\"\nhistory_size = 5000\nhistory_ttl = \"1h\"\n\
     [history]\npath = \"disk/history\"\n";
 
-/// Acknowledged publications: offset by number, and the channel's epoch.
+/// Acknowledged publications: the offset of each published number, and the channel's epoch.
 #[derive(Debug, Default)]
 struct Answered {
     epoch: String,
@@ -40,7 +40,8 @@ impl Answered {
         self.offsets.values().max().copied().unwrap_or_default()
     }
 
-    /// Publishes a number; returns false without a response, as when the server is gone.
+    /// Publishes a number; returns false if no response arrives, for example because the server is
+    /// gone.
     fn publish(&mut self, http: &mut Http, channel: &str, number: u64) -> bool {
         let body = json!({ "channel": channel, "data": number }).to_string();
         let answer = http.request("POST", "/api/publish", KEY_HEADER, body.as_bytes());
@@ -59,7 +60,7 @@ impl Answered {
     }
 }
 
-/// The content of a channel: numbers by offset.
+/// The contents of a channel: the published number at each offset.
 #[derive(Debug)]
 struct History {
     epoch: String,

@@ -55,8 +55,8 @@ fn cut_power(fsync: &str) {
     }
 }
 
-/// Publishes to all channels and bans users until the machine stops; returns what was acknowledged, and a user that
-/// must be on disk.
+/// Publishes to all channels and bans users until the machine stops; returns the acknowledged
+/// publications, and a user whose ban must be on disk.
 fn run_until_halt(
     on: &OnDisk,
     numbers: &mut [u64],
@@ -132,8 +132,8 @@ fn check(on: &OnDisk, channel: &str, answered: &Answered, fsync: &str, all_is_go
         history.check_has_all(answered, channel);
     }
     match fsync {
-        // The epoch may change only if parts of unsynced data were written: such a part of a commit that was not
-        // acknowledged may look like a lost commit.
+        // The epoch may change only if the power cut left parts of unsynced data: a partly written
+        // commit, which was never acknowledged, may look like a lost one.
         "commit" => assert!(is_same || !all_is_gone, "{channel}: {}", on.server.log()),
         _ => assert!(!is_same, "{channel}: what clients know may be gone"),
     }

@@ -39,7 +39,7 @@ fn try_now(cache: &Path) {
     let _ = fs::remove_file(cache.join(format!("{FILE}.attempts")));
 }
 
-/// Puts a certificate into the cache that is due for renewal.
+/// Puts a certificate that is due for renewal into the cache.
 fn put_old(authority: &Authority, cache: &Path) {
     authority.old_server(&[NAME, "www.veche.test"], cache, "old");
     let read = |name: &str| fs::read_to_string(cache.join(name)).expect("there");

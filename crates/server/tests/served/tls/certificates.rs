@@ -16,7 +16,7 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// Creates an authority with a folder of its own.
+    /// Creates an authority with a separate folder.
     pub(super) fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -45,8 +45,8 @@ impl Authority {
         self.sign(CertificateParams::new(names).expect("names"), folder, name);
     }
 
-    /// Issues a server certificate that is due for renewal: more than a year of its eleven is left, but less than a
-    /// third.
+    /// Issues a server certificate that is due for renewal: less than a third of its eleven years
+    /// is left.
     pub(super) fn old_server(&self, names: &[&str], folder: &Path, name: &str) {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::{BOTH, Client, TlsFixture, trust};
 use crate::support::{Options, USUAL, on_all, until};
 
-/// Replaces the server's certificate, both files.
+/// Replaces both files of the server's certificate.
 fn renew(fixture: &TlsFixture) {
     let folder = fixture.server.folder.join("new");
     fixture.authority.server(&["localhost"], &folder, "own");

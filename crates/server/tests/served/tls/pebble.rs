@@ -15,7 +15,7 @@ use super::certificates::Authority;
 use super::client::{Client, trust};
 use crate::support::{skip, until};
 
-/// An authority with its addresses, which may not be running.
+/// A Pebble process, which may not be running, and its addresses.
 pub(super) struct Pebble {
     program: PathBuf,
     folder: PathBuf,
@@ -54,7 +54,7 @@ impl Pebble {
         })
     }
 
-    /// Returns the certificate of the authority of Pebble's own server.
+    /// Returns the file of the CA certificate with which clients verify Pebble's own server.
     pub(super) fn ca(&self) -> PathBuf {
         self.authority.file()
     }
@@ -150,7 +150,8 @@ impl Drop for Pebble {
     }
 }
 
-/// Starts a DNS server that resolves every name to this machine until the tests end; over TCP, which Pebble uses.
+/// Starts a DNS server that resolves every name to this machine until the tests end. It uses TCP,
+/// as Pebble does.
 fn names() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");

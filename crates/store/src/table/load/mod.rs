@@ -122,7 +122,7 @@ impl Table {
     /// Like [`start_load`](Self::start_load), but for one file, read from `reader` on the current thread.
     ///
     /// # Errors
-    /// The same; `name` is used as the file name.
+    /// The same errors; `name` is used as the file name.
     pub fn load_from(
         &self,
         reader: impl Read,
@@ -163,8 +163,8 @@ impl Table {
                         .map_err(|fault| fault.of(&source.name(place)))
                 });
                 if let Err(error) = loaded.and_then(|()| job.check()) {
-                    // If the job was cancelled, the reader has stopped with an error of its own, which is replaced by the job's
-                    // error.
+                    // If the job was cancelled, the reader's error is only a consequence, so the
+                    // job's error replaces it.
                     let error = job.check().err().unwrap_or(error);
                     first.lock().get_or_insert(error);
                 }

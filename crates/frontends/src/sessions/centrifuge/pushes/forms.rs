@@ -18,15 +18,15 @@ pub(crate) fn data(payload: PayloadRef<'_>) -> PublicationData<'_> {
     }
 }
 
-/// Returns whether this payload can be sent as a delta in this encoding, and a delta can be based on it. Binary data
-/// can't in JSON, where it is base64.
+/// Returns whether this encoding can send the payload as a delta or as the base of a delta.
+/// Protobuf always can. JSON can't for binary data, which it sends as base64.
 pub(crate) fn has_deltas(payload: PayloadRef<'_>, encoding: Encoding) -> bool {
     encoding == Encoding::Protobuf || !matches!(data(payload), PublicationData::Binary(_))
 }
 
-/// Returns the text of a payload as a JSON string, as JSON clients receive it, for Protobuf clients; `None` for other
-/// payloads and for JSON. In Protobuf, data is bytes without a kind; a client that reads them as JSON should not
-/// depend on how the publication was published.
+/// Returns a text payload as a JSON string, for Protobuf clients; `None` for other payloads and for
+/// JSON. In Protobuf, data is bytes without a kind. With the quotes, a client that parses the bytes
+/// as JSON can read a text publication too.
 pub(crate) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<String> {
     if payload.kind != PayloadKind::Text || encoding != Encoding::Protobuf {
         return None;
@@ -35,8 +35,8 @@ pub(crate) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<Stri
     Some(serde_json::Value::from(text).to_string())
 }
 
-/// Returns the data of a publication that deltas are computed from. It is the same in both encodings: text is a JSON
-/// string, as returned by [`quoted`].
+/// Returns the bytes of a publication between which deltas are computed. They are the same in both
+/// encodings: text is a JSON string, as returned by [`quoted`].
 pub(crate) fn whole(payload: PayloadRef<'_>) -> Cow<'_, [u8]> {
     match quoted(payload, Encoding::Protobuf) {
         Some(text) => Cow::Owned(text.into_bytes()),

@@ -17,7 +17,7 @@ fn both(limits: Limits) -> Lua {
     lua
 }
 
-/// Returns limits with this maximum of steps of our functions.
+/// Returns limits that allow at most `steps_max` steps in our functions.
 fn steps(steps_max: u64) -> Limits {
     Limits {
         steps_max,
@@ -33,8 +33,9 @@ fn all_counted() -> Limits {
     }
 }
 
-/// `compare(s, p, init, replacement, count_max)` returns the first function whose result differs, and both results;
-/// "costly" if ours gave up.
+/// `compare(s, p, init, replacement, count_max)` returns the name of the first function whose
+/// results differ, with both results; nothing if all are equal; "costly" if our function exceeded
+/// its limit.
 const COMPARE: &str = include_str!("compare.lua");
 
 /// Random patterns, including malformed ones, with random subjects.
@@ -105,7 +106,7 @@ impl Cases {
     }
 }
 
-/// Compares `PATTERN_CASES` cases from `PATTERN_SEED` on.
+/// Compares `PATTERN_CASES` random cases, generated from the seed `PATTERN_SEED`.
 #[test]
 fn does_as_luajit_does() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().unwrap());
@@ -162,7 +163,7 @@ const SCRIPTS: &str = include_str!("expressions.txt");
 
 #[test]
 fn scripts_see_no_difference() {
-    // The same text in two VMs, so that positions are the same.
+    // Both VMs run the same text, so that positions in errors are the same.
     let run = r##"
 local function pack(...)
   local texts = {}
@@ -183,12 +184,12 @@ end
         replace(&lua, limits).unwrap();
         let ours: Function = lua.load(run).eval().unwrap();
         for script in SCRIPTS.lines().filter(|line| !line.is_empty()) {
-            // Not a tail call, with which the error's position would be that of the caller.
+            // Not a tail call: an error in a tail call has the caller's position.
             let plain = format!("local _ = 1\nlocal t = {{ {script} }} return unpack(t, 1, 9)");
             let tail = format!("\nreturn {script}");
             for script in [plain, tail] {
                 let expected: LuaString = native.call(&*script).unwrap();
-                // The second time the pattern's bound is cached.
+                // In the second round the pattern's bound comes from the cache.
                 for _ in 0..2 {
                     let seen: LuaString = ours.call(&*script).unwrap();
                     assert_eq!(
