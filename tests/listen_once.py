@@ -49,9 +49,8 @@ def main():
     print("open", flush=True)
     for opcode, payload in frames(reader):
         if opcode == PING:
-            # A mask of zeros is valid. RFC 6455, section 5.3, requires an unpredictable mask, which
-            # a test does
-# not need.
+            # A mask of zeros is well-formed. RFC 6455, section 5.3, requires an unpredictable one,
+            # which a test does not need.
             stream.sendall(bytes([0x80 | PONG, 0x80 | len(payload)]) + bytes(4) + payload)
         elif opcode == CLOSE:
             return

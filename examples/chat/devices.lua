@@ -1,5 +1,5 @@
 -- Devices with an earlier login. A cookie, signed with the server's secret, marks them for one name
--- and for 90 days. The cookie is no session. Logins with it have a separate limit, so that guesses
+-- and for 90 days. The cookie is not a session. Logins with it have a separate limit, so that guesses
 -- from elsewhere do not lock the device out.
 
 local veche = require "veche"

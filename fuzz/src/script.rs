@@ -53,8 +53,9 @@ struct Stage {
     tokens: Vec<Token>,
     open: [Option<ConnectionId>; CLIENTS as usize],
     generation: u32,
-    /// The application's recent effects. `is_full`: whether it has run out of memory.
+    /// The application's recent effects.
     sent: Vec<Vec<u8>>,
+    /// Whether the application has run out of memory.
     is_full: bool,
 }
 

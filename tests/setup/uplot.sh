@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs uPlot, which draws the charts of the admin page, from the npm registry into web/vendor,
-# whose files are built into the binary. Without it the page shows a note instead of the charts.
-# Prints nothing if uPlot is installed.
+# whose files are built into the binary. Without it the page shows a note instead of the charts, and
+# everything else works. Prints nothing if uPlot is installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=1.6.32

@@ -213,7 +213,7 @@ def fuzz(targets):
 # Time limit of each part of the full set, in seconds, on two cores.
 PART_LIMIT = 3600
 START = (setup("setup-test setup-full"), build())
-# The server, optimised like that of users, but with a faster link.
+# The server, optimised almost like that of users, but linked in much less time.
 OPTIMISED = Step("optimised build", "cargo build --profile bench --locked --quiet --package veche", 2400, cores=ALL, needs=BUILT)
 OPTIMISED_FILE = str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "release/veche")
 # The parts of the full set besides `make test`. Each begins with the build that it needs.

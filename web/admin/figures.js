@@ -98,7 +98,7 @@ export class Lines {
   times = [];
   columns = new Map();
 
-  /** Adds a point at a time in seconds. A new column is filled with `null` up to there. */
+  /** Adds a point at a time in seconds. Earlier points of a new column are `null`. */
   add(time, { all, workers }) {
     const point = new Map(Object.entries(all));
     workers.slice(0, WORKERS_DRAWN_MAX).forEach((worker, at) => {

@@ -35,8 +35,9 @@ export class Panel {
   }
 
   /**
- * The push that the form describes. Throws an error to show if the input is not valid JSON or hex.
- */
+   * The push that the form describes. Throws an error to be shown if the input is not valid JSON
+   * or hex.
+   */
   get #push() {
     const { to, name, kind, message } = this.#fields;
     return { to, name: name.trim(), ...typed(kind, message) };

@@ -359,8 +359,8 @@ impl AppHosts {
             });
         }
         let payload = PayloadRef { kind, bytes: data };
-        // The publication is queued behind earlier deferred publications to the same channel, to
-        // keep their order.
+        // If earlier publications to the same channel are still deferred, this one is queued
+        // behind them, to keep their order.
         if !self.held.has_queued(&channel) {
             let Ok(name) = ChannelName::new(&channel) else {
                 return;

@@ -39,7 +39,8 @@ pub(crate) struct WriterThread {
     /// Changes found necessary while the archive was opened; `None` once they are written.
     opening: Option<Opening>,
     shared: Arc<SharedState>,
-    /// The index of the lane from which the next group takes its first batch.
+    /// The index of the lane from which the last group took its first batch; the next group begins
+    /// with the lane after it.
     first_lane: usize,
     /// Time of the next sync, if anything was written since the last one.
     sync_at: Option<Instant>,

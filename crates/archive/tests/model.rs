@@ -16,8 +16,8 @@ enum Step {
     Batch(u8, Vec<Change>),
     /// The archive is closed and reopened.
     Close,
-    /// The archive is reopened from a copy of the current files, as after a kill. All data is in
-    /// the log then, because there is too little of it for a checkpoint.
+    /// The archive is reopened from a copy of the current files, as after a kill. All data since
+    /// the last opening is in the log then: it is too little for a checkpoint during the copy.
     Kill,
 }
 

@@ -36,7 +36,7 @@ pub struct FastcgiCall {
     pub client: FastcgiClient,
     /// Additional variables of the script; a value may be a secret.
     pub variables: Vec<(&'static str, Secret)>,
-    /// The request body, sent to the script as is.
+    /// The request body. It is not sent as a form, so the script reads it as is.
     pub body: Vec<u8>,
 }
 

@@ -47,8 +47,8 @@ pub fn masked(url: &str) -> String {
     let user_ends = match rest[..authority_ends].rfind('@') {
         Some(at) => Some(at),
         // The password may contain an unescaped `/`, `?` or `#`, so that the authority seems to end
-        // within it. Then the last "@" ends the user information; a "@" in a path occurs only in
-        // URLs of web pages.
+        // within it. Then the last "@" ends the user information. But the path of a web page may
+        // contain an "@" too, so there this is assumed only if the seeming port is not a number.
         None if !is_web || !has_port_or_none(&rest[..authority_ends]) => rest.rfind('@'),
         None => None,
     };

@@ -3,8 +3,8 @@
 /// An invalid message. This is always the client's fault: the connection ends with
 /// [`BadRequest`](crate::DisconnectCode::BadRequest).
 ///
-/// The error text names the kind of error and its position. It can be logged, because it never
-/// repeats the message, which may contain secrets.
+/// The error text names the kind of error and, where it is known, the position. It can be logged,
+/// because it never repeats the message, which may contain secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedMessage {
     /// A message above the limit on its length.

@@ -19,7 +19,7 @@ const LINKS_MAX: usize = 40;
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// An open folder and the name of a path's last component in it. The component may itself be a
-/// symbolic link, unless the walk followed links.
+/// symbolic link, unless the walk also followed links in the last component.
 #[derive(Debug)]
 pub(crate) struct ResolvedPath {
     pub(crate) folder: OwnedFd,
@@ -48,8 +48,8 @@ impl ResolvedPath {
 }
 
 /// Resolves a path to the folder of its last component and that component's name. With
-/// `follows_last`, a link in the last component is followed too, so the name is that of an existing
-/// file.
+/// `follows_last`, symbolic links in the last component are followed too; the component that is
+/// returned then exists and is not a symbolic link.
 pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<ResolvedPath> {
     let Some(name) = path.file_name() else {
         let words = "this is not a file name";

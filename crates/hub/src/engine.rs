@@ -78,9 +78,8 @@
 //!
 //! * `occupancy`: if the namespace of a channel has events, the home reports when the channel gets its first subscriber
 //!   on this node, and, after the delay of the namespace, when it no longer has any
-//!   ([`Engine::occupancy_changed`]).
-//!   The engine decides, immediately or later, whether this is an event of the whole cluster; exactly one node reports
-//!   each event. An engine that has lost the occupied channels takes them from [`Catalog::occupied`] again. If the last
+//!   ([`Engine::occupancy_changed`]). The engine decides, immediately or later, whether this is an
+//!   event of the whole cluster; exactly one node reports each event. An engine that has lost the occupied channels takes them from [`Catalog::occupied`] again. If the last
 //!   subscribers of a channel were on a node whose lease has expired, one other node reports the channel as vacated.
 //!
 //! An engine has no access to sockets or clocks: its owner transports the messages that the engine sends and receives,

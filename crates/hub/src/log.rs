@@ -10,11 +10,11 @@
 //! when it arrived, without a gap or an overlap. No client ever sees an offset that a crash could
 //! take back.
 //!
-//! The publications that wait at a home form a single queue. A publication that is durable but
-//! can't be delivered for lack of credit blocks only later ones of its channel. While publications
-//! of a channel wait, everything else that reveals the channel's state waits in the same order:
-//! publications that are not stored, replies to stale and repeated publications, joins and leaves,
-//! the removal of the history. `pending.rs` implements this.
+//! The publications that wait for the log at a home have one order, across all channels. But a
+//! publication that is durable and can't be delivered for lack of credit blocks only later ones of
+//! its channel. While publications of a channel wait, everything else that reveals the channel's
+//! state waits in the same order: publications that are not stored, replies to stale and repeated
+//! publications, joins and leaves, the removal of the history. `pending.rs` implements this.
 //!
 //! When too many publications wait, further ones are refused or stalled, as if there were no
 //! credit. In this way a slow or failing log pauses the publishers.

@@ -10,8 +10,8 @@ use crate::{
 /// Receives the hub's effects. The worker implements it with its mailbox and its connections.
 ///
 /// No method may call the hub: it must record the effect, which is performed after the hub's method
-/// has returned. The implementation recognises by its generation that a session has ended in the
-/// meantime.
+/// has returned. A session may have ended in the meantime, which the implementation recognises by
+/// the generation in the session's [`ConnectionId`].
 pub trait Outlet {
     /// Sends a message to another worker. A data message is sent only after [`has_credit`](Self::has_credit) has
     /// returned `true` in the same call of the hub, and takes that credit.

@@ -210,7 +210,7 @@ impl HookBackend {
     }
 }
 
-/// The result if the hook must not be called.
+/// The result for clients whose request is not sent to the hook.
 const NO_ANSWER: IdentityResult = IdentityResult::Failed(AuthError::HookUnavailable);
 
 impl IdentityBackend for HookBackend {

@@ -207,8 +207,8 @@ impl KeyProvider for Keyring {
         }
         fetching.waiting.push((id, Arc::clone(sink)));
         if !std::mem::replace(&mut fetching.is_under_way, true) {
-            // If `due` is unset, a refresh is due anyway, so it is not recorded as caused by an
-            // unknown key.
+            // `due` is unset until the first refresh has ended. The first refresh is due anyway, so
+            // it is not recorded as caused by an unknown key.
             if fetching.due.is_some() {
                 fetching.asked = Some(now);
             }

@@ -8,7 +8,7 @@
 //! changed.
 //!
 //! The crate handles keys, logins, requests to identity hooks, and the caching of their answers. It
-//! does not depend on workers or on the requests of clients, which the front ends handle.
+//! knows neither workers nor how the front ends handle the requests of clients.
 
 #![forbid(unsafe_code)]
 

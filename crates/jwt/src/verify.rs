@@ -60,7 +60,8 @@ pub struct VerifiedClaims {
     pub user: Option<String>,
     /// Expiry in seconds since 1970, including the leeway; `None`: never.
     pub expires_s: Option<u64>,
-    /// All claims. Claims that have no field of their own are not checked.
+    /// All claims of the token. Apart from `exp`, `nbf`, `iat`, `jti`, `iss`, `aud` and the user,
+    /// they are not checked.
     pub all: Map<String, Value>,
 }
 

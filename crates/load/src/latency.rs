@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::SECOND;
 use crate::report::model::{Bucket, Distribution, Interval, Latency, Point};
 
-/// The shortest recorded time in nanoseconds; shorter times count as this.
+/// The shortest time in nanoseconds that the histograms distinguish from 0.
 const NS_MIN: u64 = 100;
 /// The longest time, one hour in nanoseconds; longer times count as one hour.
 const NS_MAX: u64 = 3600 * SECOND;

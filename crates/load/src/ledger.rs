@@ -5,7 +5,7 @@
 //!
 //! With recovery, receivers are also expected to get the publications sent while they were
 //! disconnected, unless the server reported them as lost. The outcome of unacknowledged
-//! publications is unknown, so only their duplicates are counted.
+//! publications is unknown, so they count only if they arrive twice or out of order.
 
 use std::collections::BTreeMap;
 
@@ -197,7 +197,7 @@ pub(crate) struct AbsencePeriod {
     /// The number of the next message of each publisher when the period began: the first message
     /// that may be missed. It is 0 for a publisher without an entry.
     next: BTreeMap<u32, u32>,
-    /// The time after which all messages are expected again; `None` if the receiver did not return.
+    /// Messages sent from this time on are expected again; `None` if the receiver did not return.
     pub(crate) until_ns: Option<u64>,
 }
 
@@ -641,8 +641,8 @@ mod tests {
             (5..10).for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 0, 2));
-        // The messages until 50 are reported as lost. Message 6 was sent later, so it counts as
-        // lost.
+        // The server reports that recovery is incomplete, so the messages sent before 50 are
+        // excused. Message 6 was sent later, so it counts as lost.
         let ledger = settle_with(&[], &[], returns(), |own| {
             *own = away();
             own.exclude_until(50);

@@ -12,7 +12,7 @@ use crate::report::units::{bytes, count};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageMemory {
     /// Bytes of the messages queued and received by all processes of the tester, in both
-    /// directions. An upper bound that excludes connections and frame headers.
+    /// directions. A high estimate, which excludes connections and frame headers.
     pub bytes: u64,
     /// A description of how `bytes` was computed.
     pub words: String,

@@ -292,7 +292,7 @@ mod tests {
         assert!(is(here, there, &[there]));
         assert!(is(there, here, &[there]));
         assert!(is(here, there, &["192.0.2.8:8080", there]));
-        // A matching port is not sufficient; the address must match as well.
+        // Address and port of the same end must both match.
         assert!(!is(here, there, &["192.0.2.8:8080", "192.0.2.7:8081"]));
         assert!(!is(here, "127.0.0.1:9", &["192.0.2.7:50000"]));
         assert!(!is(here, there, &["7.2.0.192:8080"]));

@@ -52,7 +52,8 @@ pub fn is_running(pid: u32) -> bool {
 pub enum RunError {
     /// No process has this id.
     NoProcess(u32),
-    /// A system error. The text names the affected file, if any.
+    /// Any other error: of the system, of a file named in the plan, or of the tester's own threads
+    /// or processes.
     System(io::Error),
 }
 
@@ -414,7 +415,7 @@ const IN_TIME: f64 = 0.99;
 fn rate_reached(plan: &Plan, tally: &Tally) -> Option<bool> {
     plan.load.rate()?;
     let due = match &plan.load {
-        // Lost deliveries are faults of the ledger, so they do not count here.
+        // The ledger counts lost deliveries, so they do not count here.
         LoadPlan::Fanout(_) => tally.received,
         _ => tally.received + tally.unanswered,
     };

@@ -43,8 +43,8 @@ impl ThreadGroup {
                     .spawn(move || {
                         let mut load = share.plan.load.load(&share);
                         let result = engine::run(&share, &mut *load, &control);
-                        // Marks a failed thread as ready and done, so that other threads do not
-                        // wait for it.
+                        // Marks the thread as ready, done and finished even if it has failed, so
+                        // that nothing waits for it.
                         control.thread(index).ready.store(true, Relaxed);
                         control.thread(index).done.store(true, Relaxed);
                         control.thread(index).finished.store(true, Relaxed);

@@ -1,8 +1,8 @@
 //! A run in several processes. The first process is the coordinator: it starts the worker processes, tells them when to begin
 //! and end, and adds up their tallies.
 //!
-//! The processes exchange lines of JSON. A worker process first gets its part of the plan and then
-//! orders. It sends reports. All processes share the monotonic clock, so the order to start
+//! The processes exchange lines of JSON. A worker process gets its part of the plan and then
+//! orders, and it sends reports. All processes share the monotonic clock, so the order to start
 //! contains a time.
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -121,8 +121,8 @@ impl WorkerProcess {
         let shared = Arc::clone(&state);
         let reader = thread::spawn(move || {
             let result = read(BufReader::new(news), &shared);
-            // Marks the failed process as ready, done and finished, so that other processes do not
-            // wait for it.
+            // Marks the process as ready, done and finished even if it has failed, so that nothing
+            // waits for it.
             let mut sums = shared.lock();
             (sums.ready, sums.done, sums.finished) = (true, true, true);
             result

@@ -1,4 +1,4 @@
-//! Logs panics, because they are bugs and would go unnoticed on standard error if the log is a
+//! Logs panics, because they are bugs, and could go unnoticed on standard error if the log is a
 //! file.
 //!
 //! A panic in any thread ends the process, because its state can no longer be trusted. The

@@ -24,7 +24,7 @@ const RECENT_LINE_BYTES_MAX: usize = 2048;
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// The maximum wait for pending lines to be written, such as the last lines of a process.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
-/// The target of lines that report errors of the log itself.
+/// The target of the lines in which the log reports its own errors and dropped lines.
 const TARGET: &str = "veche::logging";
 /// The name of the writing thread.
 const THREAD: &str = "log";

@@ -1,7 +1,7 @@
 //! `veche migrate`: creates a `veche.toml` from the configuration of another server.
 //!
 //! The crate translates the other server's settings into Veche's settings. It does not check the
-//! result, which `veche check` does.
+//! result; `veche check` does that.
 
 #![forbid(unsafe_code)]
 

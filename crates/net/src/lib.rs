@@ -6,7 +6,7 @@
 //! any back end and delays its events, and [`Simulated`] replaces the operating system below the
 //! whole stack.
 //!
-//! The crate does not interpret bytes, which the crate `frontends` does.
+//! The crate does not interpret bytes; the crate `frontends` does that.
 
 mod accept;
 mod base;

@@ -3,10 +3,10 @@
 /// Limits and sizes of one driver, which belongs to one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Size in bytes of the buffer that all receiving calls share. It limits the bytes of a
-    /// `Received` event of such a call, and of a transport per turn. Default 64 KiB, which is small
-    /// enough to stay in the core's cache until the bytes are forwarded. With 128 to 512 KiB, bulk
-    /// data costs 1.6 times as much per byte.
+    /// Size in bytes of the buffer that all receiving calls share. It limits the length of a
+    /// `Received` event of such a call, and the bytes of a transport per turn. Default 64 KiB,
+    /// which is small enough to stay in the core's cache until the bytes are forwarded. With 128 to
+    /// 512 KiB, bulk data costs 1.6 times as much per byte.
     pub receive_bytes: usize,
     /// Maximum number of sockets served in a turn, each with at most one receive. Default 64, so
     /// that the received bytes of a turn and the replies fit into the core's cache.

@@ -1,9 +1,9 @@
 //! The timer wheel: one timer per transport, with its links stored in the transport.
 //!
 //! There are eleven levels of 64 slots. Level 0 contains the deadlines that differ from the current
-//! time only in the lowest six bits, level 1 those that also differ in the next six bits, and so
-//! on. Every `u64` therefore has a slot, without special cases. Setting and clearing a timer are
-//! O(1), and a timer moves down at most once per level.
+//! time at most in the lowest six bits, level 1 those whose highest difference is in the next six
+//! bits, and so on. Every `u64` therefore has a slot, without special cases. Setting and clearing a
+//! timer are O(1), and a timer moves down at most once per level.
 //!
 //! The wheel does not read the clock. The caller passes the time.
 

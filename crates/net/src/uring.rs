@@ -9,7 +9,8 @@
 //! all of them. Events are therefore not delivered in the order of completions. Instead, each ready
 //! transport is in a queue once, and is served at most once in a turn. If a transport has used more
 //! than its share of the buffers, or no buffer is left, the transport is handled as with epoll
-//! until it receives little: a poll waits for bytes, and a call receives them when it is served.
+//! until it receives little: a poll waits for bytes, and when the transport is served, a call
+//! receives them.
 //!
 //! Sends are collected during a turn and submitted together at its end. They do not wait in the
 //! kernel, so each is complete when that call returns. Bytes that a socket did not accept wait for

@@ -30,8 +30,8 @@ pub enum Ban {
     TokensOf {
         /// The user whose tokens are revoked.
         user: String,
-        /// Only tokens issued before this time are revoked, according to `iat` (RFC 7519, section
-        /// 4.1.6), and tokens without this claim.
+        /// Only tokens whose claim `iat` (RFC 7519, section 4.1.6) is before this time, and tokens
+        /// without this claim, are revoked.
         issued_before_s: u64,
         /// The time at which the revocation expires; `None`: never.
         until_s: Option<u64>,

@@ -19,10 +19,10 @@
 //!
 //! # Planned implementations
 //!
-//! * *Redis*: sequenced messages go to a stream. Before a node serves again, it reads this stream
-//!   from the last entry it has executed; other messages go to the channel of the receiving node.
-//!   Redis does not report which messages a receiver has processed, so credits return when the
-//!   bytes are written, and the receiver's queue is bounded.
+//! * *Redis*: sequenced messages go to a stream. Before a node serves again, it reads the stream
+//!   from the last entry that it has executed. Other messages go to the channel of the receiving
+//!   node. Redis does not report which messages a receiver has processed, so credits return when
+//!   the bytes are written, and the receiver's queue is bounded.
 //! * *A Unix socket* to the previous process during an upgrade: one link, on which each frame is a length and an
 //!   envelope, and credits are separate frames. The socket in `tests/carriers` works like this.
 

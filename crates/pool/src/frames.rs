@@ -129,7 +129,8 @@ fn put(process: ProcessKey, outlet: &ThreadOutlet, event: Option<(u64, u64)>, fr
     });
 }
 
-/// Returns an error if the process has failed to handle one of its own events, such as `start`.
+/// Returns an error if the process has failed to handle the event `start`, which is for the process
+/// itself.
 fn own_failure(frame: Frame<'_>, id: u64, name: EventName) -> Result<(), String> {
     let read = FromWorker::read(frame, |one| (one == id).then_some(name));
     match read.map_err(|error| error.message)? {

@@ -236,7 +236,7 @@ fn tempting(random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 /// No distance exceeds the window. The library supports windows of at least 9 bits. For a window of
-/// 8 bits, the library gets 9, and its distances must still stay within 8 bits.
+/// 8 bits, the library gets 9, and distances must still stay within the window of 8 bits.
 #[test]
 fn distances_stay_within_the_window() {
     let mut random = fastrand::Rng::with_seed(7692);

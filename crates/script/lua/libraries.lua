@@ -22,8 +22,8 @@ local PIECES_FEW = 64
 
 local NO_MEMORY = "not enough memory: the application is over its limit"
 
--- Concatenates the items from `i` to `j`, at most `PIECES`. `level` has the same meaning as in
--- `error`.
+-- Concatenates the items from `i` to `j`, at most `PIECES`. `level` says which function an error
+-- names, as in `error`; 1 is the function that calls this one.
 local function join(list, separator, i, j, level)
   local bytes = bytes_of(list, #separator, i, j)
   -- The result is in memory twice: in a growing list, and as a string.

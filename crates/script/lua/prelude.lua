@@ -64,8 +64,8 @@ local function try_park(token)
 end
 
 -- Called first by functions that may wait. If the run has used up its time slice, other coroutines
--- run first, so that a loop of calls that need not wait can't block the worker. `level` is passed
--- to `error`, to name the caller.
+-- run first, so that a loop of calls that need not wait can't block the worker. `level` says which
+-- function an error names, as in `error`; 1 is the function that calls this one.
 local function give_way(level)
   if is_long() and can_wait() then
     local ok, why = co_yield(WAITS, native.sleep(0))

@@ -14,7 +14,7 @@ local FAILS = {
   timeout = true, pool_full = true, unreachable = true, connection_lost = true, refused = true, invalid = true, broken = true,
 }
 
--- Returns whether an answer is an error. `level` is passed to `error`, to name the caller.
+-- Returns whether an answer is an error. `level` says which function an error names, as in `error`.
 local function is_failure(name, number, answer, level)
   if type(answer) ~= "table" or answer.fails == nil then return false end
   if not FAILS[answer.fails] then

@@ -75,8 +75,8 @@ end
 
 ---------------------------------------------------------------------------------------------------- asking
 
--- Sends a request to the runner. Returns the answer, or nil and the reason. `level` is passed to
--- `error`, to name the caller.
+-- Sends a request to the runner and returns the answer. `level` says which function an error names,
+-- as in `error`; 1 is the function that calls this one.
 local function ask(name, request, level)
   if not can_wait() then
     error(name .. ": only in a test.case, where it can wait, and not in a callback of table.sort and the like", level + 1)

@@ -113,7 +113,7 @@ fn effect_lines(mut effects: Effects) -> Vec<String> {
             body.of(bytes)
         )),
         // Log lines are not compared, since only a script has a traceback. `Ready` is not compared,
-        // since no handler here waits.
+        // since a worker process always causes it, but a script only after a handler that waited.
         Effect::Log { .. } | Effect::Ready { .. } => None,
         other => Some(format!("{other:?}")),
     });

@@ -177,7 +177,7 @@ fn cancelled_timers_leave_nothing() {
     }
     assert_eq!(bench.vm.tasks(), 0);
     // Cancelled timers are removed by a scan that starts only when there are more than 1024, so
-    // that many may remain.
+    // up to that number may remain.
     assert!(bench.vm.sleepers() <= 1024 + 1, "{}", bench.vm.sleepers());
 }
 

@@ -10,7 +10,7 @@
 ---fields below.
 ---@field path? string Path of the request that opened the connection.
 ---@field remote? string The client's IP address, without the port.
----@field query? table<string, string> Decoded query parameters; for a repeated name, the first value.
+---@field query? table<string, string> Decoded query parameters; of a repeated name the first.
 ---@field headers? table<string, string> Names in lower case; several lines with one name are joined by ", ".
 ---@field cookies? table<string, string>
 ---@field params? table<string, string> Parameters captured by the route's pattern.

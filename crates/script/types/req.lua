@@ -9,7 +9,7 @@
 ---`%2F` (a slash that is not a separator) and `%25` (a percent sign) stay encoded.
 ---@field user? string The user that the route authenticated, if any.
 ---@field remote string The client's IP address, without the port.
----@field query table<string, string> Decoded query parameters; for a repeated name, the first value.
+---@field query table<string, string> Decoded query parameters; of a repeated name the first.
 ---@field headers table<string, string> Names in lower case; several lines with one name are joined by ", ".
 ---@field cookies table<string, string>
 ---@field params table<string, string> Parameters captured by the route's pattern, decoded: they may contain slashes.

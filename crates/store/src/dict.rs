@@ -189,8 +189,8 @@ impl Dict {
     }
 
     /// Replaces a value that was [read](Self::read), or removes it if `value` is `None`, but only
-    /// if the entry still has that version. Returns whether it does. Without `ttl_ms` the expiry
-    /// does not change.
+    /// if the entry still has the version that was read. Returns whether it has. Without `ttl_ms`
+    /// the expiry does not change.
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::Full`].

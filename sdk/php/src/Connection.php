@@ -19,7 +19,7 @@ final class Connection
 
     /**
      * @param string $id Id of the connection, from which {@see App::connection()} creates this
-     * object elsewhere.
+     *     object elsewhere.
      * @param string|null $user The user, where the route or the `open` handler has named one.
      * @param array<string, bool|int|float|string> $attributes
      * @param Request|null $request The handshake, in an `open` handler.

@@ -9,7 +9,7 @@ use tokio_tungstenite::accept_async_with_config;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-/// The library allocates this buffer for every connection at once, and recommends less than its
+/// The library allocates this buffer as soon as a connection opens, and recommends less than its
 /// default of 128 KiB for many connections. The largest measured message fits.
 const READ_BUFFER_BYTES: usize = 16 << 10;
 

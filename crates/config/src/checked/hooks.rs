@@ -149,8 +149,8 @@ impl Checker<'_> {
         is_sound.then_some(hooks)
     }
 
-    /// Checks that namespaces with `"hook"` have a hook to call, and that every hook is used by a
-    /// namespace.
+    /// Checks that namespaces with `"hook"` have a back end or an app to call, and that the
+    /// configured subscribe and publish hooks are each used by a namespace.
     fn channel_hooks<'t>(
         &mut self,
         table: &RawTable,

@@ -376,8 +376,8 @@ impl<A: UpperLayer> HttpStage<A> {
         self.since_ms.saturating_add(wait)
     }
 
-    /// Handles an expired deadline. A request that was partly received is answered with 408.
-    /// Returns true if the deadline has not expired.
+    /// Handles an expired deadline. If a request was partly received, or the first request of the
+    /// connection did not begin, writes a 408. Returns true if the deadline has not expired.
     pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;

@@ -60,7 +60,7 @@ pub enum FileBody {
     Part(FileContent, Range<u64>),
 }
 
-/// Headers that depend on the request as well as on the file.
+/// The kind of a response, which determines its headers together with the file.
 enum Headers {
     None,
     Allow,

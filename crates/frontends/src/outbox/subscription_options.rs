@@ -65,8 +65,9 @@ impl SubscriptionOptions {
         if self.deltas == DeltaState::Off {
             return Some(PushForm::Plain);
         }
-        // A publication without a position is not stored, so it is not the base of the next
-        // publication's delta. That next publication therefore has to be whole.
+        // A publication without a position is not stored, so the next publication's delta would be
+        // based on an earlier one, which the client no longer has. The next publication therefore
+        // has to be whole.
         let next = match delivery.position {
             Some(_) => DeltaState::Going,
             None => DeltaState::Begun,

@@ -48,7 +48,8 @@ pub struct BenchArgs {
 /// Runs the command; `start_users` starts the runtime of a script.
 ///
 /// # Errors
-/// The run produced no report, or the report contains errors.
+/// The run produced no report, or the report shows that it failed, for example because of errors or
+/// missed objectives.
 pub fn run(args: &BenchArgs, start_users: &StartUsers) -> Result<(), CommandFailure> {
     match &args.command {
         BenchCommand::Script(args) => return script::run(args, start_users),

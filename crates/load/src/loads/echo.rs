@@ -43,13 +43,15 @@ struct ChurnState {
     /// Clients that wait for their last answers or for the end of the closing handshake, with the
     /// time limit of each.
     leaving: Vec<(u32, u64)>,
-    /// Clients that could not be reopened. Each later round retries them.
+    /// Clients that could not be reopened, or whose connection ended unexpectedly. Whenever the
+    /// next reconnect is due, one of them is reopened instead.
     absent: Vec<u32>,
 }
 
 /// The error of a message that was not answered within the time limit.
 const NO_ANSWER: &str = "no answer in time";
-/// The additional wait for messages that were overtaken, after all others have been answered.
+/// How long to wait after the end of the measured time for messages that were overtaken, if all
+/// others have been answered.
 const OVERTAKEN_NS: u64 = SECOND;
 /// Time for a server's last answers and its part of the closing handshake.
 const LEAVE_NS: u64 = 2 * SECOND;

@@ -371,8 +371,9 @@ impl FanoutLoad {
         }
     }
 
-    /// Returns whether all publications with a known outcome have arrived, as far as this thread
-    /// knows.
+    /// Returns whether nothing more is expected, as far as this thread knows: nothing is left to
+    /// send or to acknowledge, all receivers are back, and nothing that was certainly published is
+    /// missing.
     fn has_all(&self, net: &EngineState, recovery: &RecoveryState) -> bool {
         let is_back = |client_index: &u32| {
             let client = &net.clients[*client_index as usize];
@@ -439,7 +440,7 @@ impl Load for FanoutLoad {
     }
 
     fn forgives(&mut self, fault: &ErrorCase, was_open: bool) -> bool {
-        // A failed connect before the run is an error.
+        // A failure before the start of the load is an error.
         let recovery = self.recovery.as_mut().filter(|_| self.has_begun);
         recovery.is_some_and(|recovery| recovery.forgives(fault, was_open))
     }
@@ -570,7 +571,7 @@ impl Load for FanoutLoad {
         let is_all_here = self.publishers == net.plan.endpoints[1].clients
             && (!self.plan.to_one || self.receivers == self.receivers_in_all);
         if let Some(recovery) = &self.recovery {
-            // Waits for missing messages until the time limit of the run.
+            // Waits for missing messages until the time limit after the end of the load.
             return quiet_ns > QUIET_NS && self.has_all(net, recovery);
         }
         if !is_all_here {

@@ -101,7 +101,8 @@ impl Load for StormLoad {
     }
 
     fn is_done(&self, net: &EngineState) -> bool {
-        // Answers that have not arrived at the end count as lost.
+        // Ends the run when the time limit has passed after the last connection opened or failed.
+        // Answers that are missing then count as unanswered.
         let given_up = net
             .tally
             .settled_ns

@@ -99,7 +99,7 @@ pub enum Verdict {
     /// The interval contains 1: the difference between the groups is not larger than those within
     /// them.
     Noise,
-    /// The runs are too few, or one group has more failures than the other.
+    /// The runs are too few, a figure is 0, or one group fails more often than the other.
     Unjudged,
 }
 
@@ -248,7 +248,7 @@ fn compare_ratio(better: Better, first: Side<'_>, other: Side<'_>) -> Option<Rat
         {
             Verdict::Noise
         }
-        // With one run per group, it is unknown whether any two runs differ as much.
+        // With one run per group, it is unknown how much two runs of the same group would differ.
         Some(estimate)
             if matches!(
                 estimate.method,

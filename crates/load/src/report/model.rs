@@ -54,8 +54,8 @@ pub struct Report {
     /// end of the handshake. The fields are those of `latency_us`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake_us: Option<Latency>,
-    /// The distribution of `latency_us`: the number of latencies up to each bound. Bounds increase,
-    /// and empty buckets are omitted.
+    /// The distribution of `latency_us`: the number of latencies above the previous bucket's bound
+    /// and up to the bucket's own. Bounds increase, and empty buckets are omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<Bucket>,
     /// The same distribution with three significant digits, for a file of percentiles. Not part of
@@ -165,9 +165,9 @@ pub struct ConnectionCounts {
     /// Connections reopened because of `--chaos` or `--churn`, or with `--recover` after an unexpected end.
     #[serde(default)]
     pub reconnected: u64,
-    /// With `echo`: connections that did not answer within `--timeout`, received no data
-    /// afterwards, and were open at the end. With `http`: connections that were closed and reopened
-    /// for this reason.
+    /// With `echo`: connections on which an answer was missing after `--timeout`, no other arrived
+    /// afterwards, and which were open at the end. With `http`: connections that were closed and
+    /// reopened because a response was missing after `--timeout`.
     #[serde(default)]
     pub dead: u64,
     /// With `--connect-rate`: connections started more than a millisecond late, because `--opening` handshakes were
@@ -190,9 +190,9 @@ pub struct Messages {
     pub sent: u64,
     /// Answers, responses or deliveries received.
     pub received: u64,
-    /// Answers or deliveries that arrived in the measured time, whenever they were due, without
-    /// error responses. In an open loop, `messages.received` also includes answers that were due in
-    /// the measured time and arrived after it.
+    /// Answers or deliveries that arrived in the measured time, whenever their messages were due,
+    /// without error responses. In an open loop, `messages.received` also includes answers that
+    /// arrived later, to messages due in the measured time.
     #[serde(default)]
     pub received_in_time: u64,
     /// `messages.received_in_time` per second of the measured time.
@@ -372,7 +372,8 @@ pub struct LedgerCounts {
     /// Number of publications, including the warm-up. If publications are answered (`http`, or
     /// `tcp` with `"ack":true`), refused ones are excluded.
     pub published: u64,
-    /// Number of deliveries expected: publications times receivers.
+    /// Number of expected deliveries: publications times receivers, or the number of publications
+    /// if each goes to one receiver (`push`).
     pub expected: u64,
     /// Expected deliveries that arrived, each counted once.
     pub delivered: u64,
@@ -395,7 +396,8 @@ pub struct LedgerCounts {
     /// With `--recover`: results of recovery after reconnects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
-    /// The receivers with the most faults, at most ten. Receivers without faults are omitted.
+    /// The receivers with the most faults, at most ten, in descending order of faults. Receivers
+    /// without faults are omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worst: Vec<LedgerPage>,
 }
@@ -615,7 +617,7 @@ pub struct GeneratorUse {
     pub cpu_us_per_message: Option<f64>,
     /// The largest share of the measured time in which a thread was ready to run but had no core.
     pub waited: f64,
-    /// Longest turn of a thread's event loop. During a turn, the thread does not react to events.
+    /// Longest turn of a thread's event loop. Events during a turn wait for the next one.
     pub lag_us_max: f64,
     /// The longest time that a thread was stopped or had no core, in addition to its intended wait.
     /// Only pauses of at least 250 ms count; 0 if there was none.

@@ -63,8 +63,8 @@ pub(crate) fn is_bottleneck(report: &Report) -> bool {
     report.generator.bottleneck || report.phases.iter().any(|phase| phase.generator.bottleneck)
 }
 
-/// Returns the reasons to doubt the figures, a sentence each, except reasons that concern the
-/// tester.
+/// Returns the reasons to doubt the figures, a sentence each. The reasons why the tester was the
+/// bottleneck are not among them.
 pub(crate) fn doubts(report: &Report) -> Vec<String> {
     let mut doubts: Vec<String> = incomplete(report).into_iter().collect();
     if report.interrupted {

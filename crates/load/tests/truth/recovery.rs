@@ -286,9 +286,9 @@ fn run(
     (report, ledger, recovery)
 }
 
-/// The server closes a connection only after all sent data has arrived, so it knows exactly what is
-/// missing. There is one publisher, because the ledger detects reordering only among messages of
-/// the same publisher.
+/// When the server closes a connection, all data sent before still arrives, so it knows exactly
+/// what is missing. There is one publisher, because the ledger detects reordering only among
+/// messages of the same publisher.
 #[test]
 fn exactly_the_faults_of_a_recovery_are_found() {
     let manners = [
@@ -440,8 +440,8 @@ fn a_server_that_does_not_say_how_it_is_has_faults() {
     );
 }
 
-/// A server that never returns does not delay the end of the run. Its missing deliveries count as
-/// lost.
+/// If the server accepts no more connections, this does not delay the end of the run. The missing
+/// deliveries count as lost.
 #[test]
 fn a_receiver_that_never_reconnects_has_losses() {
     let server = Server::start(Manner::Vanishes, Some(20));

@@ -19,7 +19,7 @@ impl Epoll {
         bytes: &mut [u8],
         sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
-        // An earlier event of the batch has closed the transport.
+        // An earlier event of the batch may have closed the transport.
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -79,14 +79,15 @@ impl Epoll {
             return;
         };
         transport.ended = true;
-        // After FIN the socket stays readable. Its input is no longer watched, because the loop
+        // After FIN the socket stays readable forever. If its input were still watched, the loop
         // would spin.
         let interest = transport.interest & !INPUT;
         self.set_interest(id, interest);
         sink(self, DriverEvent::Ended { id });
     }
 
-    /// Handles readiness of a transport that must not be read, because it is paused.
+    /// Handles readiness of a transport that is not read, because it is paused or its peer has sent
+    /// FIN.
     #[cold]
     fn unreadable_ready(&mut self, id: ConnectionId, flags: EventFlags) {
         let Some(transport) = self.base.transports.live(id) else {

@@ -63,7 +63,8 @@ impl Epoll {
         self.set_interest(id, interest);
     }
 
-    /// Appends the buffer to the queue. Creates the queue if `more` was announced.
+    /// Appends the buffer to the queue. Creates the queue if there is none, which is so for the
+    /// first send with `more` or while connecting.
     fn send_queued(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer> {
         let transport = self.base.transports.live(id)?;
         if buffer.is_empty() && (more || transport.queue.is_none()) {
@@ -180,7 +181,8 @@ impl Epoll {
         let mut interest = transport.interest;
         match &transport.queue {
             Some(queue) if !queue.is_empty() => {
-                // A queue that is held back, or whose transport is still connecting, was not sent.
+                // Waits for room, unless no attempt to send was made because the queue is held
+                // back or the transport is still connecting.
                 if !queue.held && transport.state == TransportState::Open {
                     interest |= OUTPUT;
                 }

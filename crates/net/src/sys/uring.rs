@@ -97,7 +97,7 @@ pub(crate) enum Completion {
     Missed(OperationKind, u32),
 }
 
-/// A send that is pushed, and that may have been submitted.
+/// A send that was pushed to the submission queue and has not completed.
 #[derive(Debug)]
 struct InFlightSend {
     id: ConnectionId,

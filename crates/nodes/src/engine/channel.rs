@@ -14,9 +14,9 @@ use super::peer::Entries;
 /// that covers all channels of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The home has handled the [`Event::Up`] of the connection with this number. Orders that
-    /// arrive on a new connection before this one were issued earlier, so the carrier drops them,
-    /// except follows.
+    /// The home has handled the [`Event::Up`] of the connection with this number. After a
+    /// connection was opened, the carrier drops all orders except follows until this one arrives,
+    /// because the home issued them before it knew of the connection.
     Begin(u64),
     /// Publishes to a channel. Answered by [`Event::Published`].
     Publish(Box<Publish>),
@@ -204,7 +204,7 @@ pub enum Event {
         /// The position of the item, and the offset of its predecessor in the same epoch; `None` if
         /// the item is not stored.
         place: Option<(Position, u64)>,
-        /// The encoded publication, as the publishing node ordered it.
+        /// The encoded publication, equal to [`Publish::data`] of the publishing node's order.
         data: Bytes,
     },
     /// The answer to [`Order::Publish`].
@@ -218,7 +218,7 @@ pub enum Event {
     Checked {
         /// The ticket of the answered order.
         ticket: u64,
-        /// The state of the channel; `None` if the engine could not execute the order.
+        /// The state of the channel; `None` if the engine has not answered, or not as expected.
         found: Option<Found>,
     },
     /// The answer to [`Order::Read`].

@@ -37,9 +37,9 @@ pub enum Order {
         /// so that this entry is read again. 0 reads all entries.
         since: u64,
     },
-    /// Sets the text that the node publishes with its lease, and renews the lease immediately. The
-    /// carrier renews the lease every [`LEASE_RENEWAL_MS`] after the first connection. Before this
-    /// order, the text is empty.
+    /// Sets the text that the node publishes with its lease, and renews the lease immediately.
+    /// From the first connection on, the carrier renews the lease at intervals of
+    /// [`LEASE_RENEWAL_MS`]. Before this order, the text is empty.
     Announce(Bytes),
     /// Ends the lease after all earlier orders were executed. The node's members then leave their
     /// channels.

@@ -42,8 +42,8 @@ pub(super) struct NodeCommands {
     reading: Option<(u64, u64)>,
     /// The ticket of the last order to read the stored bans, until it is answered.
     reading_table: Option<u64>,
-    /// The entries of the stream that were read before the stored bans: a ban may be in only one of
-    /// the two.
+    /// The entries read from the stream, kept until the stored bans have arrived. Both are needed,
+    /// because a ban may be in only one of the two.
     found: Vec<(u64, Bytes)>,
     carried_out: HashMap<NodeId, CarriedOut>,
     /// Commands of this node that may have to be appended again, oldest first.

@@ -506,7 +506,7 @@ fn a_node_without_announcements_does_not_claim_full_coverage() {
 #[test]
 fn entries_that_the_feed_loses_are_read() {
     let mut cluster = Cluster::of(2);
-    // The lost entry is first the only entry, and then another entry follows it.
+    // In the first round nothing follows the lost entry; in the second, another entry does.
     for (ticket, next) in [(1, None), (2, Some(3))] {
         let before = cluster.commands(1);
         cluster.nodes[1].is_cut = true;

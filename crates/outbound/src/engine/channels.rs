@@ -25,11 +25,11 @@ use super::shared::SharedPorts;
 /// The time for which idempotency keys are stored, in milliseconds, as in the hub.
 const KEY_TTL_MS: u64 = 5 * 60 * 1000;
 
-/// From this number of members on, a channel's members are only counted, not listed.
+/// The maximum number of members that are listed. If a channel has more, they are only counted.
 const LISTED_MAX: usize = 10_000;
 
-/// The maximum number of channels that one command compares. Redis executes no other command
-/// meanwhile.
+/// The maximum number of channels that one command compares. It is limited because Redis executes
+/// no other command meanwhile.
 const CHECKS_MAX: usize = 64;
 
 /// The approximate size of one comparison in bytes, for the limit of a batch.

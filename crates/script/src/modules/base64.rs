@@ -11,8 +11,8 @@ use super::{fault, go_on};
 /// The longest encoded text in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// The number of characters decoded at a time: a multiple of four, so that each part can be decoded
-/// alone.
+/// The number of bytes encoded, or of characters decoded, between two checks of the CPU budget. It
+/// is a multiple of three and of four, so that each part can be converted alone.
 const PART_BYTES: usize = 12 << 14;
 
 const STRICT: GeneralPurpose = GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new());

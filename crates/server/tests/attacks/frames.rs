@@ -38,8 +38,8 @@ fn fragments_of_a_byte_without_end() {
     fragments_of(b"x");
 }
 
-/// Many connections send the maximum number of fragments of a message, then a ping, but never the
-/// final fragment.
+/// Many connections send 40,001 fragments of a message, which the route's limit allows, then a
+/// ping, but never the final fragment.
 #[test]
 fn fragments_up_to_the_limit() {
     let route = "[[route]]\npath = \"/patient\"\nhandler = \"echo\"\nfragments_max = 100_000";

@@ -149,8 +149,8 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
             .collect();
         let lost = || Metrics::scrape(server.internal).sum("veche_events_lost_total", &[]);
         until("some to be lost", || lost() > 0.0);
-        // The rejected batch reports lost events: a later batch reports them again, together with
-        // the events of the rejected batch.
+        // The rejected batch reports lost events. A later batch reports them again, and reports the
+        // events of the rejected batch as lost too.
         let is_rejected = AtomicBool::new(false);
         back_end.set_answer(move |_| match is_rejected.swap(true, Ordering::Relaxed) {
             false => answer(400, "", ""),

@@ -2,8 +2,8 @@
 //!
 //! The file is compared with the program. Names of the configuration, the command line, codes,
 //! metrics and reports come from the pages of docs/reference, which other tests compare with the
-//! program; the JSON fields come from a running server. `VECHE_BLESS=1 cargo test -p veche --test
-//! served public_names` rewrites the file.
+//! program; the JSON fields come from a running server.
+//! `VECHE_BLESS=1 cargo test -p veche --test served public_names` rewrites the file.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -22,7 +22,7 @@ final class Grant implements Decision
      * @param string|null $user Of `connect`: the user.
      * @param int|null $expireAt When the connection or subscription ends, in seconds since 1970.
      * @param bool $isExpired Of `refresh` and `sub_refresh`: the connection or subscription has
-     * ended.
+     *     ended.
      * @param mixed $info What other clients see: JSON, or a {@see Binary}.
      * @param mixed $data The data of the reply, or the data to publish instead.
      * @param list<string> $channels Of `connect`: channels that the client is subscribed to.

@@ -38,7 +38,7 @@ final class AppTester
 
     /**
      * @var array<string, int> Accepted tokens, with the seconds until each expires. Other tokens
-     * are refused.
+     *     are refused.
      */
     public array $tokens = [];
 

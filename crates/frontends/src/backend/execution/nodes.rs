@@ -14,9 +14,10 @@ use crate::context::issued_token::Ban;
 use crate::context::process::ProcessServices;
 use crate::context::worker_context::{Context, Requests};
 
-/// Applies a user command to decisions in progress. A client that is still authenticating is
-/// refused when its authentication completes, and so is a subscription that a hook still decides
-/// on. Open sessions receive the command themselves.
+/// Applies a user command to decisions in progress. If the command ends connections, a client that
+/// is still authenticating is refused or closed when its authentication completes. If the command
+/// unsubscribes, a subscription that a hook still decides on is refused. Open sessions receive the
+/// command themselves.
 pub fn bind_undecided(process: &dyn ProcessServices, user: &str, instruction: &UserCommand) {
     let is_end = matches!(
         instruction.action,

@@ -97,7 +97,7 @@ pub(crate) struct Centrifuge {
     info: Arc<ClientInfo>,
     state: State,
     subscriptions: ClientSubscriptions,
-    /// Whether this turn has compared missed publications for deltas, which it may do only once.
+    /// Whether missed publications were compared for deltas in this turn; at most once per turn.
     has_compared: bool,
     /// The message whose commands are being executed.
     message: Vec<u8>,

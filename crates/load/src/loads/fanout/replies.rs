@@ -29,7 +29,8 @@ struct Reply {
 
 #[derive(Deserialize)]
 struct Connect {
-    // Only connect replies have this field, so it distinguishes them from other replies.
+    // Every connect reply of Centrifugo has this field. It is required, so that messages of other
+    // servers are not mistaken for one.
     #[serde(rename = "client")]
     _client: IgnoredAny,
     #[serde(default)]

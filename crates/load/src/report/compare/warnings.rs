@@ -178,7 +178,8 @@ fn settings(one: &Settings, other: &Settings) -> Vec<(&'static str, String, Stri
     differing
 }
 
-/// Returns the flags of a command that affect the load: all except target, label and outputs.
+/// Returns the flags of a command that affect the load: all except target, label, outputs and
+/// `--pid`.
 fn flags(command: &[String]) -> String {
     let mut flags = Vec::new();
     let mut words = command.iter().skip(1).peekable();

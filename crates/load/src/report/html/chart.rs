@@ -8,7 +8,7 @@ const LEFT: f64 = 72.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 30.0;
-/// Maximum number of points drawn. More would not be visible at this size.
+/// Maximum number of points of a line, apart from its last. More would not be visible at this size.
 const POINTS_MAX: usize = 600;
 
 /// An axis of a chart.

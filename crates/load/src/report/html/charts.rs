@@ -133,8 +133,8 @@ fn throughput_over_time(out: &mut String, report: &Report) {
     );
 }
 
-/// Draws latency by percentile. At each step of the axis, the share of messages above it is ten
-/// times smaller.
+/// Draws latency by percentile. With each step of the axis, the share of slower messages becomes
+/// ten times smaller.
 fn percentiles(out: &mut String, histogram: &[Bucket]) {
     let total: u64 = histogram.iter().map(|bucket| bucket.count).sum();
     if total < 2 {

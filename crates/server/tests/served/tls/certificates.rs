@@ -45,8 +45,8 @@ impl Authority {
         self.sign(CertificateParams::new(names).expect("names"), folder, name);
     }
 
-    /// Issues a server certificate that is due for renewal: less than a third of its eleven years
-    /// is left.
+    /// Issues a server certificate that is due for renewal: of its twelve years more than one is
+    /// left, but less than a third.
     pub(super) fn old_server(&self, names: &[&str], folder: &Path, name: &str) {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
