@@ -469,7 +469,7 @@ impl LuaVm {
                 modules::without_own_place(&text).to_owned()
             }
             // A text could only come from its metatable, whose functions run without supervision.
-            Ok(other) => format!("an error object, a {}", other.type_name()),
+            Ok(other) => format!("an error object of type {}", other.type_name()),
             Err(error) => error.to_string(),
         }
     }
