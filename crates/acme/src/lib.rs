@@ -421,7 +421,7 @@ impl ActiveOrder {
             Err(_) => write!(words, "there is no certificate to present"),
         };
         warn!(target: TARGET, directory = masked(&self.directory),
-            "acme: no certificate for {names}, {words}; {} in a row, the next attempt is in {} s: {why}",
+            "acme: no new certificate for {names}, {words}; {} in a row, the next attempt is in {} s: {why}",
             match attempts.failures {
                 1 => "1 failure".to_owned(),
                 failures => format!("{failures} failures"),

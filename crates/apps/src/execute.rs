@@ -303,7 +303,7 @@ impl AppHosts {
         let since = place.and_then(|place| place.since);
         let tells = shared.requests.outboxes.sends_positions(connection);
         if since.is_some() && !tells {
-            let why = "since: this route sends its clients no positions (positions = true)";
+            let why = "since: this route sends no positions to its clients; set positions = true in its [[route]]";
             return Err(why.to_owned());
         }
         let ticket = self

@@ -99,7 +99,7 @@ impl AppHosts {
         };
         let bundle = Arc::clone(&app.bundle);
         let (name, memory) = (bundle.name(), app.runtime.memory_bytes());
-        error!(target: LOG, app = name, worker, memory, "its VM far exceeded its memory limit: replacing it");
+        error!(target: LOG, app = name, worker, memory, "the VM of the application far exceeded its memory limit: replacing the VM");
         let is_service = app.lifecycle.is_some();
         let result = app.runtime.restart(&bundle.program);
         self.execute_effects(id, None, shared);
@@ -121,7 +121,7 @@ impl AppHosts {
         let Some(app) = self.app(id).filter(|app| app.exit.is_none()) else {
             return;
         };
-        info!(target: LOG, app = app.bundle.name(), worker, "removed from the configuration: ending");
+        info!(target: LOG, app = app.bundle.name(), worker, "the application was removed from the configuration: ending it");
         app.stop(shared.now);
         app.lifecycle = None;
         app.exit = Some(ShutdownState {

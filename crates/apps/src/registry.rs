@@ -168,7 +168,7 @@ impl AppRegistry {
         let instances = config.services.iter().map(|service| service.instances);
         if config.apps.len() + instances.sum::<u32>() as usize > VOLUMES_MAX {
             return Err(format!(
-                "more than {VOLUMES_MAX} apps and instances of services"
+                "the configuration has more than {VOLUMES_MAX} apps and instances of services together"
             ));
         }
         let mut app_set = Vec::new();

@@ -19,7 +19,7 @@ use crate::types::{AppConfig, Config, RunAs};
 pub enum AccountError {
     /// The user or group does not exist.
     #[error(
-        "{of}{what}: this machine has no {what} {name:?}; configure a number if it has no local entry"
+        "{of}{what}: this machine has no {what} {name:?}; if the {what} has no local entry, configure its number"
     )]
     Unknown {
         /// The section of the directive as a prefix, such as `server.`.
@@ -268,7 +268,7 @@ mod tests {
         };
         assert_eq!(
             error(run_as("veche-has-no-such-user", None)),
-            "server.user: this machine has no user \"veche-has-no-such-user\"; configure a number if it has no local entry"
+            "server.user: this machine has no user \"veche-has-no-such-user\"; if the user has no local entry, configure its number"
         );
         assert!(
             error(run_as("root", Some("veche-has-none")))

@@ -492,7 +492,7 @@ impl Checker<'_> {
         if (self.world.is_world_readable)(file) {
             let file = shown(file);
             let why =
-                format!("{name}: every user of this machine may read {file}; chmod o= {file}");
+                format!("{name}: every user of this machine can read {file}; chmod o= {file}");
             self.warn(at, why);
         }
     }

@@ -84,7 +84,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Toml("\"auto\""),
         handlers: &[],
         change: ReloadEffect::Restart,
-        doc: "How workers wait for sockets. `\"io_uring\"` costs up to a fifth less per message, or about the same, before Linux 6.12 up to a fifth more for bulk input; it needs Linux 6.1 and a container that permits it, and the server does not start without. `\"auto\"` uses it from Linux 6.12 on where permitted, else epoll; a line of the log has the choice and the reason.",
+        doc: "How workers wait for sockets. `\"io_uring\"` costs up to a fifth less CPU per message, or about the same; before Linux 6.12, bulk input costs up to a fifth more. It needs Linux 6.1 and a container that permits it; otherwise the server does not start. `\"auto\"` uses it from Linux 6.12 on where permitted, else epoll; the log shows the choice and the reason.",
     },
     Directive {
         section: Section::Server,
@@ -128,7 +128,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Unset("the file grows"),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "The size at which `log_file` is renamed to `log_file.1`, which becomes `log_file.2`, and a new one is begun. The server's user must be able to rename files in its folder.",
+        doc: "The size at which a new log file is begun: the old one is renamed to `log_file.1`, an existing `log_file.1` to `log_file.2`, and so on. The server's user must be able to rename files in its folder.",
     },
     Directive {
         section: Section::Server,
@@ -159,7 +159,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Unset("the user that starts the server"),
         handlers: &[],
         change: ReloadEffect::Restart,
-        doc: "The user of the server process, where the server is started as root: the supervisor binds ports and stays root, and the process that serves the network is unprivileged. Without supplementary groups. That user must be able to read scripts, pages, certificates and keys, and to rename files in the folders of rotated logs; log files are given to it.",
+        doc: "The user of the server process, where the server is started as root: the supervisor binds ports and stays root, and the process that serves the network is unprivileged and has no supplementary groups. That user must be able to read scripts, pages, certificates and keys, and to rename files in the folders of rotated logs; log files are given to it.",
     },
     Directive {
         section: Section::Server,
@@ -167,7 +167,7 @@ static SERVER: &[Directive] = &[
         kind: DirectiveKind::Text {
             expected: "the name or number of a group",
         },
-        default: DefaultValue::Unset("the user's own"),
+        default: DefaultValue::Unset("the user's primary group"),
         handlers: &[],
         change: ReloadEffect::Restart,
         doc: "The group that goes with `user`.",
@@ -236,7 +236,7 @@ static LISTEN: &[Directive] = &[
         default: DefaultValue::Unset("no TLS"),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "TLS 1.2 and 1.3 on this listener: `https://` and `wss://`, or encrypted push lines. Both files are PEM, `certificate` with the intermediate certificates. `{ acme = [\"push.example.org\"] }` is a certificate for these names that the server orders and renews itself, see `[acme]`. Of a list, clients get the certificate for the requested name: exact, else by a wildcard, else the first. Changed files are loaded automatically; existing connections are not affected.",
+        doc: "TLS 1.2 and 1.3 on this listener: `https://` and `wss://`, or encrypted push lines. Both files are PEM, `certificate` with the intermediate certificates. `{ acme = [\"push.example.org\"] }` is a certificate for these names that the server orders and renews itself, see `[acme]`. From a list, a client gets the certificate that has the requested name, else one with a matching wildcard, else the first. Changed files are loaded automatically; existing connections are not affected.",
     },
     Directive {
         section: Section::Listen,
@@ -286,7 +286,7 @@ static LISTEN: &[Directive] = &[
         default: DefaultValue::Unset("none"),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "Networks of the proxies and load balancers in front. Their headers determine the client's address, to which limits, `allow`, `deny`, applications and the log refer then. Headers of all others are ignored, so they cannot be forged. In a chain of proxies list all of them.",
+        doc: "Networks of the proxies and load balancers in front. Their headers determine the client's address, which limits, `allow`, `deny`, applications and the log then use. Headers of all others are ignored, so they cannot be forged. In a chain of proxies list all of them.",
     },
     Directive {
         section: Section::Listen,
@@ -306,7 +306,7 @@ static LISTEN: &[Directive] = &[
         default: DefaultValue::Toml("\"x-forwarded-for\""),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "The header with the client's address from trusted proxies: `X-Forwarded-For`, `Forwarded` (RFC 7239), or one with nothing else in it, such as `\"header:CF-Connecting-IP\"`. Only this one is read: proxies pass on headers that they do not write, as the client sent them. Of a list the last address that is not a trusted proxy's is used.",
+        doc: "The header in which trusted proxies send the client's address: `X-Forwarded-For`, `Forwarded` (RFC 7239), or a header that contains only the address, such as `\"header:CF-Connecting-IP\"`. Only this one is read: proxies pass on headers that they do not write, as the client sent them. If it lists several addresses, the last one that is not a trusted proxy's is used.",
     },
     Directive {
         section: Section::Listen,
@@ -331,7 +331,7 @@ static API: &[Directive] = &[
         default: DefaultValue::Toml("[]"),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "The API keys, one of which each request has in `X-API-Key`; otherwise the answer is 401. Written here, as `{ file = \"FILE\" }`, which contains nothing else, or as `{ env = \"NAME\" }`, a variable of the environment at the server's start. Several permit replacing one. Without any, none is required, which is allowed for internal listeners on loopback only. Never shown. Create one with `openssl rand -hex 32`.",
+        doc: "The API keys. Each request must have one of them in `X-API-Key`; otherwise the answer is 401. A key is written here, as `{ file = \"FILE\" }`, a file that contains nothing else, or as `{ env = \"NAME\" }`, a variable of the environment at the server's start. With several keys, one can be replaced without a gap. Without any, requests need no key, which is allowed for internal listeners on loopback only. Never shown. Create one with `openssl rand -hex 32`.",
     },
     Directive {
         section: Section::Api,

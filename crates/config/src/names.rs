@@ -413,7 +413,7 @@ impl IdentitySource {
             }
             Some(("http" | "https", url)) if url.starts_with("//") => {
                 return Err(format!(
-                    "an identity hook is configured as \"http:URL\": {:?}",
+                    "expected \"http:\" before the URL of an identity hook: {:?}",
                     format!("http:{text}")
                 ));
             }

@@ -171,7 +171,7 @@ impl RawReader<'_, '_> {
                 _ if index == TABLES_MAX => {
                     return self.add(
                         at,
-                        format!("more than {TABLES_MAX} of {}", section.header()),
+                        format!("more than {TABLES_MAX} sections {}", section.header()),
                     );
                 }
                 DeValue::Table(table) => self.table(section, index, at, table),

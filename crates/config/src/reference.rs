@@ -95,7 +95,7 @@ channels = ["news"]
 
 - **Durations** are whole numbers with a unit: `"500ms"`, `"10s"`, `"1m"`, `"2h"`, `"1d"`.
 - **Sizes** are numbers of bytes, or have a unit: `65536`, `"64KiB"`, `"1MiB"`, `"1GiB"` (powers of 1,024), `"64kB"`, `"1MB"`, `"1GB"` (powers of 1,000).
-- **Off**: what can be switched off takes `"off"` or `0`; where that is not listed, it can't.
+- **Off**: an option that can be switched off takes `"off"` or `0`. Where neither is listed, it can't be switched off.
 - **Relative paths** start at the folder of the file that has them.
 - **A change needs** a reload (`veche reload` or SIGHUP, no connection is dropped) or a restart. A reload of a file with errors changes nothing.
 "#;

@@ -319,7 +319,7 @@ impl DirectiveKind {
             Self::Certificates => vec![
                 "{ certificate = \"FILE\", key = \"FILE\" }".to_owned(),
                 "{ acme = [\"NAME\"] }".to_owned(),
-                "a list of such".to_owned(),
+                "a list of these".to_owned(),
             ],
         };
         choices.extend(self.words().iter().map(|word| format!("{word:?}")));
@@ -470,10 +470,10 @@ fn source_of(
     }
     match paths {
         [Some(certificate), Some(key)] => Ok(CertificateSource::Files { certificate, key }),
-        [Some(_), None] => Err("without \"key\": the PEM file of its private key".to_owned()),
-        _ => {
-            Err("without \"certificate\": the PEM file of the certificate and its chain".to_owned())
-        }
+        [Some(_), None] => Err("\"key\" is missing: the PEM file of the private key".to_owned()),
+        _ => Err(
+            "\"certificate\" is missing: the PEM file of the certificate and its chain".to_owned(),
+        ),
     }
 }
 

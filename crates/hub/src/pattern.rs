@@ -26,7 +26,9 @@ pub enum PatternError {
     #[error("a segment is empty")]
     Empty,
     /// The name of a parameter is empty, begins with a digit, or contains characters other than ASCII letters, digits and `_`.
-    #[error("a parameter name must consist of letters, digits and _")]
+    #[error(
+        "a parameter name must consist of letters, digits and _, and must not begin with a digit"
+    )]
     Name,
     /// Two parameters have the same name.
     #[error("two parameters have the same name")]

@@ -154,7 +154,10 @@ impl TestPayload {
     /// Describes an unexpected answer.
     pub(crate) fn explain(&self, kind: MessageKind, data: &[u8]) -> String {
         if kind == self.kind {
-            return format!("instead of the expected message: {}", excerpt(data));
+            return format!(
+                "received instead of the expected message: {}",
+                excerpt(data)
+            );
         }
         format!(
             "a {} message was answered by a {} one: {}",
@@ -266,7 +269,7 @@ mod tests {
         );
         assert_eq!(
             payload.explain(MessageKind::Text, b"hi"),
-            "instead of the expected message: \"hi\" (2 bytes)"
+            "received instead of the expected message: \"hi\" (2 bytes)"
         );
     }
 }

@@ -31,7 +31,9 @@ impl PamLibrary {
             return PamReply::Failed(service.missing());
         }
         if service.folder().is_some() && !self.0.knows_folders() {
-            return PamReply::Failed("a service folder needs Linux-PAM 1.4".to_owned());
+            return PamReply::Failed(
+                "a PAM service that is given as a path needs Linux-PAM 1.4 or later".to_owned(),
+            );
         }
         let folder = service.folder();
         let folder = folder.map(|folder| CString::new(folder.as_os_str().as_bytes()));

@@ -333,10 +333,7 @@ fn frames(body: &[u8], id: u64, name: EventName) -> Result<(), String> {
         match read(frame, id, name)? {
             FromWorker::Handled(handled) => has_ended = handled.end.is_some(),
             FromWorker::Hello(_) | FromWorker::Call(_) | FromWorker::Cancel(_) => {
-                return Err(
-                    "the response has a frame that is not possible in a response to a request"
-                        .to_owned(),
-                );
+                return Err("the response has a frame that is not allowed in a response".to_owned());
             }
         }
     }

@@ -421,7 +421,7 @@ fn an_invalid_response_fails_the_event_without_effects() {
                 body.extend_from_slice(head);
                 (200, body)
             },
-            "not possible in a response",
+            "not allowed in a response",
         ),
     ];
     for (body, why) in rows {

@@ -253,7 +253,11 @@ fn errors_of_a_handler_are_logged_and_fail_the_command() {
             "app.lua:3: attempt to index local 't' (a nil value)",
         ),
         (Hook::Rpc, "error 'own words'", "app.lua:3: own words"),
-        (Hook::Rpc, "error { code = 1 }", "an error object, a table"),
+        (
+            Hook::Rpc,
+            "error { code = 1 }",
+            "an error object of type table",
+        ),
         (
             Hook::Rpc,
             "error { error = 'no' }",
@@ -363,7 +367,7 @@ fn errors_of_a_handler_are_logged_and_fail_the_command() {
         (
             Hook::Rpc,
             "return { error = { code = 1 }, data = 1 }",
-            "what has \"error\" has no field \"data\"",
+            "a result with \"error\" has no field \"data\"",
         ),
         (
             Hook::Rpc,

@@ -319,7 +319,7 @@ fn files_are_named_below_the_folder() {
     // A file is an ordinary table for scripts, but a change of its path is an error.
     let changed = effect_lines("local file = veche.file 'a' file.path = '../b' return file");
     assert!(
-        changed[0].contains("the path of the file was changed"),
+        changed[0].contains("the script has changed the path in the result of veche.file"),
         "{changed:?}"
     );
 }

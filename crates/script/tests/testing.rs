@@ -136,7 +136,7 @@ fn a_case_passes_or_fails() {
     assert_eq!(run(""), Some(Ended::Passed));
     assert_eq!(run("veche.sleep(3); test.equal(1, 1)"), Some(Ended::Passed));
     assert!(failure("\nerror('no')").starts_with("a_test.lua:4: no"));
-    assert!(failure("error({ a = 1 })").contains("an error object, a table"));
+    assert!(failure("error({ a = 1 })").contains("an error object of type table"));
     assert!(failure("local x = nil; x.y = 1").contains("attempt to index local 'x'"));
     let error = failure("while true do end");
     assert!(

@@ -47,7 +47,7 @@ fn a_timer_goes_on_after_an_error() {
     let expected = [
         "Error: app.lua:6: oh",
         "Error: app.lua:7: the code ran too long without waiting and was stopped: see cpu_budget",
-        "Error: an error object, a table",
+        "Error: an error object of type table",
         "tick\t4",
         "tick\t5",
         "tick\t6",

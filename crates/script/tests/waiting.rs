@@ -282,7 +282,7 @@ fn errors_of_calls_are_known_by_their_kind() {
             "script\tnil\tfalse\town",
             "script\tnil\tfalse\tnil",
             "script\tnil\tfalse\t7",
-            "script\tnil\tfalse\tan error object, a table"
+            "script\tnil\tfalse\tan error object of type table"
         ]
     );
 }

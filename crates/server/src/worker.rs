@@ -285,7 +285,7 @@ impl<A: WorkerApps> WorkerState<A> {
                 self.worker.shared().stats.accepts_stalled.add(1);
                 self.common.warn_throttled(|| {
                     let errno = std::io::Error::from_raw_os_error(errno);
-                    tracing::warn!(%errno, "can't accept; trying again");
+                    tracing::warn!(%errno, "can't accept connections; trying again");
                 });
             }
             DriverEvent::Connected { .. } | DriverEvent::Woken => {}

@@ -179,7 +179,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
     file("keys/api.key", 0o644);
     folder.write(&config("site", "keys/api.key"));
     let (code, _, err) = folder.run(&["check"]);
-    let warning = "veche.toml:7:9: keys: every user of this machine may read keys/api.key; chmod o= keys/api.key (warning)\n";
+    let warning = "veche.toml:7:9: keys: every user of this machine can read keys/api.key; chmod o= keys/api.key (warning)\n";
     assert_eq!((code, err.as_str()), (0, warning));
 }
 

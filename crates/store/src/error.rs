@@ -9,8 +9,10 @@ pub enum Error {
     #[error("a name must have 1 to 255 bytes")]
     Name,
     /// The maximum number of dictionaries, queues or counters is reached.
-    #[error("the limit of {most} is reached")]
+    #[error("the limit of {most} {what} is reached")]
     TooMany {
+        /// The kind of object in the plural.
+        what: &'static str,
         /// The maximum number of objects of that kind.
         most: usize,
     },

@@ -98,7 +98,10 @@ impl Store {
         }
         check_name(name)?;
         if dicts.len() >= DICTS_MAX {
-            return Err(Error::TooMany { most: DICTS_MAX });
+            return Err(Error::TooMany {
+                what: "dictionaries",
+                most: DICTS_MAX,
+            });
         }
         let dict = Arc::new(Dict::new(options.unwrap_or_default()));
         dicts.insert(name.into(), Arc::clone(&dict));
@@ -121,7 +124,10 @@ impl Store {
         check_name(name)?;
         queues.tidy();
         if queues.named.len() >= QUEUES_MAX {
-            return Err(Error::TooMany { most: QUEUES_MAX });
+            return Err(Error::TooMany {
+                what: "queues",
+                most: QUEUES_MAX,
+            });
         }
         let queue = Arc::new(Queue::new(options.unwrap_or_default()));
         queues.named.insert(name.into(), Arc::clone(&queue));
@@ -185,7 +191,10 @@ impl Store {
         }
         check_name(name)?;
         if counters.len() >= COUNTERS_MAX {
-            return Err(Error::TooMany { most: COUNTERS_MAX });
+            return Err(Error::TooMany {
+                what: "counters",
+                most: COUNTERS_MAX,
+            });
         }
         let counter = Arc::new(Counter::default());
         counters.insert(name.into(), Arc::clone(&counter));
@@ -285,7 +294,10 @@ mod tests {
         let more: Vec<_> = (0..QUEUES_MAX - 500)
             .map(|number| open(&format!("more {number}")))
             .collect();
-        let too_many = Error::TooMany { most: QUEUES_MAX };
+        let too_many = Error::TooMany {
+            what: "queues",
+            most: QUEUES_MAX,
+        };
         assert!(more.iter().all(Result::is_ok));
         assert_eq!(open("one more").err(), Some(too_many));
     }
@@ -303,6 +315,10 @@ mod tests {
             store.dict(name.as_bytes(), None).expect("room for one");
         }
         let refused = store.dict(b"one more", None).err();
-        assert_eq!(refused, Some(Error::TooMany { most: DICTS_MAX }));
+        let too_many = Error::TooMany {
+            what: "dictionaries",
+            most: DICTS_MAX,
+        };
+        assert_eq!(refused, Some(too_many));
     }
 }

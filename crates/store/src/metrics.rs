@@ -62,7 +62,7 @@ pub enum MetricError {
     )]
     TooManySeries,
     /// The label values don't match the labels in number or length.
-    #[error("{0} label values expected, each of at most {LABEL_BYTES_MAX} bytes")]
+    #[error("the number of label values must be {0}, each of at most {LABEL_BYTES_MAX} bytes")]
     Labels(usize),
 }
 
@@ -270,7 +270,7 @@ fn check_labels(labels: &[&str]) -> Result<(), MetricError> {
             .any(|label| *label == "le" || label.starts_with("__"))
     {
         return Err(MetricError::Name(
-            "a metric may have at most 8 different labels, named like metrics, but not le and not starting with __",
+            "a metric may have at most 8 different labels; their names consist of letters, digits and _, and must not be le or begin with a digit or __",
         ));
     }
     Ok(())

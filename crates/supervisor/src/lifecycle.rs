@@ -123,7 +123,7 @@ impl Supervisor {
             .spawner(&setup)
             .and_then(|socket| server.send_with_descriptors(socket.as_fd(), &ToServer::Spawner));
         if let Err(error) = sent {
-            error!(target: TARGET, %error, "the server process gets no spawner of worker processes");
+            error!(target: TARGET, %error, "can't give the server process a spawner of worker processes");
         }
     }
 

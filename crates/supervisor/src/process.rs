@@ -461,7 +461,9 @@ impl<P: ServerProgram> ServerRun<P> {
                     false => Ok(None),
                 };
                 let error = match until_ms.is_some_and(|until_ms| monotonic_ms() >= until_ms) {
-                    true => Some("its time limit passed before it was read".to_owned()),
+                    true => {
+                        Some("the server process read the request after its time limit".to_owned())
+                    }
                     false => {
                         let reloaded = spawner.and_then(|one| self.reload(control, &text, one));
                         reloaded.err()
@@ -618,7 +620,7 @@ fn await_start(link: &mut ControlLink) -> Result<message::StartMessage, String> 
             Some(Ok(ToServer::Start(start))) if start.version == VERSION => return Ok(start),
             Some(Ok(ToServer::Start(start))) => {
                 return Err(format!(
-                    "the supervisor speaks version {}, this is {VERSION}",
+                    "the supervisor speaks version {} of the control protocol, and this server process version {VERSION}",
                     start.version
                 ));
             }

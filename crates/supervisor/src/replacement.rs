@@ -119,7 +119,7 @@ impl SelfUpgradeContext {
         }
         if !self.is_same_file {
             return SelfUpgradeStep::Stay(format!(
-                "its file has changed since then: {} again",
+                "the program file has changed since the new server process started: {} again",
                 kind.name()
             ));
         }

@@ -25,7 +25,7 @@ use veche_spawner::PendingSpawner;
 pub fn run(file: &Path, program: impl ServerProgram) -> Result<(), ServeError> {
     let LoadedConfig { config, text } = LoadedConfig::read(file)?;
     if config.server.run_as.is_some() {
-        let why = "without a supervisor the server can't change to the user of server.run_as";
+        let why = "without a supervisor the server can't change to the user in server.user";
         return Err(ServeError::Server(why.to_owned()));
     }
     descriptors::raise()?;

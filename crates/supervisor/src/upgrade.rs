@@ -434,7 +434,7 @@ impl Supervisor {
             SelfUpgradeStep::Stay(why) => return self.abandon_self_upgrade(change, &why),
             SelfUpgradeStep::Follow => {}
         }
-        info!(target: TARGET, binary = %self.binary.display(), "{}: the supervisor follows", change.kind.name());
+        info!(target: TARGET, binary = %self.binary.display(), "{}: the supervisor is being replaced too", change.kind.name());
         let error = match self.exec_program(&change.text) {
             ExecFailure::Signalled(signals) => {
                 self.change = Some(change);

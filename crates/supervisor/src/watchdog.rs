@@ -67,7 +67,9 @@ impl Watchdog {
             looks,
         } = stuck;
         (looks >= REQUESTS_PER_TIMEOUT && !self.is_hung).then(|| {
-            format!("worker {worker} has been in one turn for {timeout:?}, in step {step:?}")
+            format!(
+                "worker {worker} has been in one turn of its loop for {timeout:?}, in step {step:?}"
+            )
         })
     }
 

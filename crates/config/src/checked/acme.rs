@@ -78,7 +78,7 @@ impl Checker<'_> {
         if table.has("allow") {
             self.warn(
                 table.key_at("allow"),
-                "allow: the authority of tls.acme uses addresses that are not public; allow all addresses",
+                "allow: the authority of tls.acme connects from addresses that it does not publish; allow all addresses",
             );
         }
     }

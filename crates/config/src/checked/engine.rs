@@ -113,7 +113,9 @@ fn read(url: &str) -> Result<(RedisDatabase, Option<Sentinels>), String> {
         }
     };
     if is_sentinel && path.is_empty() {
-        return Err("the name of the primary is missing after the Sentinel".to_owned());
+        return Err(
+            "the name of the primary is missing after the address of the Sentinel".to_owned(),
+        );
     }
     let port = match is_sentinel {
         true => SENTINEL_PORT,

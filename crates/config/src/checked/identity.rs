@@ -114,19 +114,21 @@ impl Checker<'_> {
         let name = match given.as_slice() {
             [] => {
                 if table.has(until) {
-                    let why = format!("{until}: previous_secret is not set");
+                    let why = format!(
+                        "{until}: has no effect without previous_secret_file or previous_secret_env"
+                    );
                     self.problems.add(table.key_at(until), why);
                 }
                 return None;
             }
             [name] if beside.starts_with("secret_") => *name,
             [name] => {
-                let why = format!("{name}: has no effect without the secret it replaces");
+                let why = format!("{name}: has no effect without secret_file or secret_env");
                 self.problems.add(table.key_at(name), why);
                 return None;
             }
             [.., last] => {
-                let why = format!("{last}: at most one previous secret");
+                let why = format!("{last}: only one previous secret can be set");
                 self.problems.add(table.key_at(last), why);
                 return None;
             }

@@ -52,7 +52,7 @@ impl Checker<'_> {
                 if parts > limits.history_bytes {
                     let all = limits.history_bytes;
                     let why = format!(
-                        "history_bytes: the namespaces now reserve {parts} bytes in all, and history_bytes in [limits] allows {all} for all channels"
+                        "history_bytes: with this namespace, the namespaces reserve {parts} bytes in all, but history_bytes in [limits] allows {all} for all channels"
                     );
                     self.problems.add(table.value_at("history_bytes"), why);
                 }

@@ -113,7 +113,7 @@ impl Checker<'_> {
             self.warn(
                 at,
                 format!(
-                    "tls: every user of this machine may read the key in {key}; chmod o= {key}"
+                    "tls: every user of this machine can read the key in {key}; chmod o= {key}"
                 ),
             );
         }

@@ -18,7 +18,7 @@ pub(super) static ACCESS_LOG: &[Directive] = &[
             expected: "\"text\", \"json\" or a template with $fields",
         },
         DefaultValue::Toml("\"text\""),
-        "The format of a line: `\"text\"`, which begins like the combined format of nginx and Apache, `\"json\"`, one object per line, or a template such as `\"$time_iso8601 $remote_addr $uri $status\"` with [these fields](access-log.md). None has the query, which may carry tokens.",
+        "The format of a line: `\"text\"`, which begins like the combined format of nginx and Apache, `\"json\"`, one object per line, or a template such as `\"$time_iso8601 $remote_addr $uri $status\"` with [these fields](access-log.md). No format contains the query, which may carry tokens.",
     ),
     Section::AccessLog.row(
         "sample",
@@ -42,6 +42,6 @@ pub(super) static ACCESS_LOG: &[Directive] = &[
         "keep",
         KEEP,
         DefaultValue::Toml("8"),
-        "How many old files `rotate` leaves.",
+        "The number of old files that `rotate` keeps.",
     ),
 ];

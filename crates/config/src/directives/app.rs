@@ -62,7 +62,7 @@ pub(super) static APP: &[Directive] = &[
     Section::App.row(
         "script",
         SCRIPT,
-        DefaultValue::Unset("an error with `runtime = \"lua\"` and `\"fastcgi\"`, which need it"),
+        DefaultValue::Unset("required with `runtime = \"lua\"` and `\"fastcgi\"`"),
         "The Lua file to run. Modules are loaded from its folder. With `runtime = \"fastcgi\"`: the whole path of the script as the FastCGI server sees it.",
     ),
     Section::App.row(
@@ -70,7 +70,7 @@ pub(super) static APP: &[Directive] = &[
         DirectiveKind::Text {
             expected: "\"unix:/PATH\" or \"HOST:PORT\"",
         },
-        DefaultValue::Unset("only with `runtime = \"fastcgi\"`, which needs it"),
+        DefaultValue::Unset("required with `runtime = \"fastcgi\"`"),
         "The address of the FastCGI server, such as `\"unix:/run/php/php8.2-fpm.sock\"`.",
     ),
     Section::App.row(
@@ -79,7 +79,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "events such as [\"open\", \"message\"]",
         },
         DefaultValue::Toml("[\"open\", \"message\", \"close\", \"request\"]"),
-        "With `runtime = \"fastcgi\"`: the events that the script handles, of those of the [runtime protocol](runtime-protocol.md#events) but `start` and `stop`. Each costs a request, so leave out those without a handler.",
+        "With `runtime = \"fastcgi\"`: the events of the [runtime protocol](runtime-protocol.md#events) that the script handles; `start` and `stop` are not possible. Each costs a request, so leave out those without a handler.",
     ),
     Section::App.row(
         "idle_ttl",
@@ -89,7 +89,7 @@ pub(super) static APP: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"off\""),
-        "With `runtime = \"php\"` and `\"worker\"`: the time without an event after which a process is replaced, which frees what it has gathered. A process without any event yet stays. With `\"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm, and events are lost with it where the pool has a `pm.max_requests`: set it to 0 there.",
+        "With `runtime = \"php\"` and `\"worker\"`: the time without an event after which a process is replaced, which frees the memory it has accumulated. A process that has not had an event yet is kept. With `\"fastcgi\"`: how long a connection to the FastCGI server is kept for the next event. A kept connection occupies a process of php-fpm. Where the pool has a `pm.max_requests`, events are lost when such a process ends: set `pm.max_requests` to 0.",
     ),
     Section::App.row(
         "api_url",
@@ -112,8 +112,8 @@ pub(super) static APP: &[Directive] = &[
         DirectiveKind::List {
             expected: "a program and its arguments, such as [\"php\", \"app.php\"]",
         },
-        DefaultValue::Unset("an error with `runtime = \"php\"` and `\"worker\"`, which need it"),
-        "The program of a process and its arguments, without a shell. It begins in the folder of the configuration, outside of the server's sandbox.",
+        DefaultValue::Unset("required with `runtime = \"php\"` and `\"worker\"`"),
+        "The program of a process and its arguments, without a shell. It starts in the folder of the configuration and is not confined by the server's sandbox.",
     ),
     Section::App.row(
         "user",
@@ -128,7 +128,7 @@ pub(super) static APP: &[Directive] = &[
         DirectiveKind::Text {
             expected: "the name or number of a group",
         },
-        DefaultValue::Unset("the user's own"),
+        DefaultValue::Unset("the user's primary group"),
         "With `runtime = \"php\"` and `\"worker\"`: the group that goes with `user`.",
     ),
     Section::App.row(

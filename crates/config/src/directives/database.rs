@@ -17,15 +17,15 @@ pub(super) static DATABASE: &[Directive] = &[
         DirectiveKind::Text {
             expected: "a name such as \"shop\"",
         },
-        DefaultValue::Unset("an error: it is required"),
-        "The name that applications call the database by.",
+        DefaultValue::Unset("required"),
+        "The name by which applications use the database.",
     ),
     Section::Database.row(
         "url",
         DirectiveKind::Text {
             expected: "a URL such as \"mysql://user@127.0.0.1/shop\"",
         },
-        DefaultValue::Unset("an error: it is required"),
+        DefaultValue::Unset("required"),
         "`mysql://USER:PASSWORD@HOST:PORT/DATABASE` for MySQL and MariaDB, `redis://USER:PASSWORD@HOST:PORT/NUMBER` for Redis; `mysqls://` and `rediss://` for TLS, with `?ca=FILE` for the certificate of a private authority. All but the host can be omitted.",
     ),
     Section::Database.row(
@@ -72,7 +72,7 @@ pub(super) static DATABASE: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("10000"),
-        "The number of rows of a result of MySQL. A statement with more fails.",
+        "The maximum number of rows of a MySQL result. A statement that returns more fails.",
     ),
     Section::Database.row(
         "bytes_max",
@@ -82,6 +82,6 @@ pub(super) static DATABASE: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("\"16MiB\""),
-        "The size of a result of MySQL. A statement with more fails.",
+        "The maximum size of a MySQL result. A statement that returns more fails.",
     ),
 ];

@@ -73,7 +73,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 max: 1 << 53,
                 words: &[],
             },
-            DefaultValue::Unset("as long as a previous secret is configured"),
+            DefaultValue::Unset("the previous secret is valid while it is configured"),
             "When the previous secret becomes invalid, in seconds since 1970.",
         ),
         section.row(

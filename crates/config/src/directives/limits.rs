@@ -70,7 +70,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &["auto", "off"],
         },
         DefaultValue::Toml("\"auto\""),
-        "The resident memory of the server process above which it accepts no new work: WebSocket handshakes and requests to applications on public listeners, and publications of back ends and their calls for history, presence, channels and connections get 503, push lines an error, until it is 5 % below again. New TLS connections on public listeners are closed. Existing clients and files are served, but commands for history and presence, recovering subscriptions and publications get the temporary error 100, after which clients retry. Publications of applications are delivered, but no script grows by more than 4 MiB: a handler that needs more ends with an error. Memory is resident memory without file pages, as the kernel counts it before it kills a process, checked fifty times a second. `\"auto\"` is nine tenths of the machine's memory or of the control group's limit.",
+        "The resident memory of the server process above which it accepts no new work: WebSocket handshakes and requests to applications on public listeners, and publications of back ends and their calls for history, presence, channels and connections get 503, and push lines an error, until the memory is 5 % below this limit. New TLS connections on public listeners are closed. Existing clients and files are served, but commands for history and presence, recovering subscriptions and publications get the temporary error 100, after which clients retry. Publications of applications are delivered, but no script grows by more than 4 MiB: a handler that needs more ends with an error. Memory is resident memory without file pages, as the kernel counts it before it kills a process, checked fifty times a second. `\"auto\"` is nine tenths of the machine's memory or of the control group's limit.",
     ),
     Section::Limits.row(
         "handshakes_per_address",
@@ -186,7 +186,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"30s\""),
-        "A server process that does not answer its supervisor for that long, or with a worker in the same turn all that time, is logged with the worker's step, killed and replaced; its connections end. Only time in which the supervisor runs too is counted. `\"off\"` or `0`: never, for debugging.",
+        "A server process that does not answer its supervisor for that long, or has a worker that stays in one turn of its loop for that long, is killed and replaced; its connections end. The log names the worker's step. Only time in which the supervisor runs too is counted. `\"off\"` or `0`: never, for debugging.",
     ),
     Section::Limits.row(
         "outbox_bytes",

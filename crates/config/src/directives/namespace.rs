@@ -18,7 +18,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "name",
         DirectiveKind::Namespace,
         DefaultValue::Required,
-        "The part of a channel's name before the `:`, as `chat` in `chat:42`. `\"\"` stands for channels without a `:`, `\"#\"` for the personal channels of users. A name that begins with a slash is a pattern of whole names: `\"/users/:user/orders\"` matches `/users/ann/orders`, each `:NAME` any text without a slash. In channels of a pattern with `:user`, clients may subscribe and publish only for their own user. Of two matching patterns the one applies that is literal where they first differ; patterns take precedence over names.",
+        "The part of a channel's name before the `:`, as `chat` in `chat:42`. `\"\"` stands for channels without a `:`, `\"#\"` for the personal channels of users. A name that begins with a slash is a pattern of whole names: `\"/users/:user/orders\"` matches `/users/ann/orders`, each `:NAME` any text without a slash. In channels of a pattern with `:user`, clients may subscribe and publish only for their own user. If two patterns match a channel, the one that has a literal segment where they first differ applies. Patterns take precedence over names.",
     ),
     Section::Namespace.row(
         "wildcard",
@@ -51,7 +51,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "history_ttl",
         TIME,
         DefaultValue::Toml("\"1h\""),
-        "How long each of them is kept at most.",
+        "The maximum time for which a publication is stored.",
     ),
     Section::Namespace.row(
         "position_ttl",
@@ -66,7 +66,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"missed\""),
-        "What a recovering client receives. `\"missed\"`: every publication since its position, at most 300, or the notice that some are missing. `\"latest\"`: the latest one, unless it has that; for channels whose publications are states, such as prices.",
+        "What a recovering client receives. `\"missed\"`: every publication since its position, at most 300, or the notice that some are missing. `\"latest\"`: the latest one, unless the client has it already; for channels whose publications are states, such as prices.",
     ),
     Section::Namespace.row(
         "delta",
@@ -75,13 +75,13 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"off\""),
-        "Whether clients of routes with `handler = \"centrifuge\"` that request it receive differences from the previous publication. `\"fossil\"`: in Fossil's format, which the SDKs support. Needs `history_size`. `delta_publish` determines which publications are sent so.",
+        "Whether clients of routes with `handler = \"centrifuge\"` that request it receive differences from the previous publication. `\"fossil\"`: in Fossil's format, which the SDKs support. Needs `history_size`. `delta_publish` determines which publications are sent this way.",
     ),
     Section::Namespace.row(
         "delta_publish",
         DirectiveKind::Flag { words: &[] },
         DefaultValue::Toml("false"),
-        "Whether that applies to every publication, including those of clients, rather than only to those with `\"delta\":true`.",
+        "With `delta`: whether every publication is sent as a difference, including those of clients, rather than only those with `\"delta\":true`.",
     ),
     Section::Namespace.row(
         "tags_filter",
@@ -151,19 +151,19 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"none\""),
-        "Which of these clients may publish: none, subscribers of the channel, or all (to private channels only subscribers, to channels of named users only those). `\"hook\"`: those that the back end admits, by `[hooks]`, each time, or the route's app; to channels of named users only those.",
+        "Which clients of routes with `handler = \"centrifuge\"` may publish: none, subscribers of the channel, or all (to private channels only subscribers, to channels of named users only those). `\"hook\"`: those that the back end admits, by `[hooks]`, each time, or the route's app; to channels of named users only those.",
     ),
     Section::Namespace.row(
         "allow_history",
         READING,
         DefaultValue::Toml("\"subscriber\""),
-        "Which of these clients may read the history of a channel: none, its subscribers, or all (of private channels only subscribers, of channels of named users only those). Recovery is not affected.",
+        "Which clients of routes with `handler = \"centrifuge\"` may read the history of a channel: none, its subscribers, or all (of private channels only subscribers, of channels of named users only those). Recovery is not affected.",
     ),
     Section::Namespace.row(
         "allow_presence",
         READING,
         DefaultValue::Toml("\"subscriber\""),
-        "The same for `presence` and `presence_stats`.",
+        "Which clients of routes with `handler = \"centrifuge\"` may request `presence` and `presence_stats` of a channel; the values mean the same as for `allow_history`.",
     ),
 ];
 

@@ -39,7 +39,7 @@ pub(super) static SERVICE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"on-failure\""),
-        "When a service restarts. `\"on-failure\"`: after an error in a new VM, first after 200 ms, then with doubled delays up to 30 s; after a run of 30 s, from 200 ms again. When `run` has returned and everything that it started has ended, it is finished. `\"always\"`: it restarts then too. `\"never\"`: it does not restart.",
+        "When a service restarts. `\"on-failure\"`: after an error, in a new VM; the delay is 200 ms at first and doubles up to 30 s, and is 200 ms again after a run of 30 s. When `run` has returned and everything that it started has ended, the service is finished. `\"always\"`: it restarts then too. `\"never\"`: it does not restart.",
     ),
     Section::Service.row(
         "memory",

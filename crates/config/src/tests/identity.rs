@@ -183,7 +183,7 @@ fn what_is_wrong() {
     says(
         &route("http://a.example/who"),
         &[
-            "6:12: identity: an identity hook is configured as \"http:URL\": \"http:http://a.example/who\", found \"http://a.example/who\"",
+            "6:12: identity: expected \"http:\" before the URL of an identity hook: \"http:http://a.example/who\", found \"http://a.example/who\"",
         ],
     );
     says(
@@ -219,15 +219,17 @@ fn what_is_wrong() {
         ),
         (
             "key_file = \"key.pem\"\nprevious_secret_env = \"S\"",
-            &["5:1: previous_secret_env: has no effect without the secret it replaces"],
+            &["5:1: previous_secret_env: has no effect without secret_file or secret_env"],
         ),
         (
             "secret_env = \"S\"\nprevious_secret_env = \"S\"\nprevious_secret_file = \"key.pem\"",
-            &["5:1: previous_secret_env: at most one previous secret"],
+            &["5:1: previous_secret_env: only one previous secret can be set"],
         ),
         (
             "secret_env = \"S\"\nprevious_secret_until = 1",
-            &["5:1: previous_secret_until: previous_secret is not set"],
+            &[
+                "5:1: previous_secret_until: has no effect without previous_secret_file or previous_secret_env",
+            ],
         ),
         (
             "secret_env = \"S\"\n[subscription_jwt]\nissuer = [\"a\"]",

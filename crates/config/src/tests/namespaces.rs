@@ -219,7 +219,7 @@ history_size = 1
 history_bytes = "6MiB"
 "##,
         &[
-            "12:17: history_bytes: the namespaces now reserve 10485760 bytes in all, and history_bytes in [limits] allows 9437184 for all channels",
+            "12:17: history_bytes: with this namespace, the namespaces reserve 10485760 bytes in all, but history_bytes in [limits] allows 9437184 for all channels",
         ],
     );
 }

@@ -49,7 +49,7 @@ fn an_unknown_user_names_the_application() {
     assert!(matches!(error, AccountError::Unknown { .. }));
     assert_eq!(
         error.to_string(),
-        "app \"chat\": user: this machine has no user \"veche-has-none\"; configure a number if it has no local entry"
+        "app \"chat\": user: this machine has no user \"veche-has-none\"; if the user has no local entry, configure its number"
     );
 }
 

@@ -167,7 +167,7 @@ fn dangerous_combinations_are_warned_of() {
     assert_eq!(
         found_warnings,
         [
-            "keys: every user of this machine may read /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key"
+            "keys: every user of this machine can read /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key"
         ]
     );
     let found_warnings = warnings(&keys("", other));

@@ -55,23 +55,23 @@ fn invalid_settings_are_reported() {
         (
             "tls = true",
             &[
-                "3:7: tls: expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of such, found true",
+                "3:7: tls: expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of these, found true",
             ],
         ),
         (
             "tls = []",
             &[
-                "3:7: tls: expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of such, found an empty list",
+                "3:7: tls: expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of these, found an empty list",
             ],
         ),
         (
             "tls = { certificate = \"good.pem\" }",
-            &["3:7: tls: without \"key\": the PEM file of its private key"],
+            &["3:7: tls: \"key\" is missing: the PEM file of the private key"],
         ),
         (
             "tls = { certificat = \"good.pem\", key = \"good.key\" }",
             &[
-                "3:7: tls: unknown name \"certificat\"; expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of such; did you mean \"certificate\"?",
+                "3:7: tls: unknown name \"certificat\"; expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of these; did you mean \"certificate\"?",
             ],
         ),
         (
@@ -81,7 +81,7 @@ fn invalid_settings_are_reported() {
         (
             "tls = [{ certificate = \"good.pem\", key = \"good.key\" },\n { key = \"x\" }]",
             &[
-                "3:7: tls: certificate 2: without \"certificate\": the PEM file of the certificate and its chain",
+                "3:7: tls: certificate 2: \"certificate\" is missing: the PEM file of the certificate and its chain",
             ],
         ),
         (
@@ -123,7 +123,7 @@ fn what_should_be_known_of_them() {
             "certificate = \"early.pem\", key = \"exposed.key\"",
             &[
                 "3:7: tls: the certificate in /etc/veche/early.pem is not valid yet, or the clock of this machine is wrong: clients refuse it",
-                "3:7: tls: every user of this machine may read the key in /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key",
+                "3:7: tls: every user of this machine can read the key in /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key",
             ],
         ),
     ];
@@ -256,7 +256,7 @@ fn certificates_that_are_ordered() {
     assert_eq!(
         warnings,
         [
-            "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme uses addresses that are not public; allow all addresses",
+            "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme connects from addresses that it does not publish; allow all addresses",
             "/etc/veche/veche.toml:4:7: tls: acme: the authority connects to port 443 of each name: forward it to port 8443 of this machine",
         ]
     );
@@ -283,7 +283,7 @@ fn invalid_acme_settings_are_reported() {
         (
             "tls = { acm = [\"a.example\"] }",
             &[
-                "3:7: tls: unknown name \"acm\"; expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of such; did you mean \"acme\"?",
+                "3:7: tls: unknown name \"acm\"; expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of these; did you mean \"acme\"?",
             ],
         ),
         (

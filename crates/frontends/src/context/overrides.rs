@@ -44,13 +44,17 @@ impl NamespaceOverride {
             .force_positioning
             .is_some_and(|wanted| wanted != remembers)
         {
-            return Err("override.force_positioning: determined by history_size of the namespace");
+            return Err(
+                "override.force_positioning: history_size of the namespace determines this, so it can't be overridden",
+            );
         }
         if self
             .force_recovery
             .is_some_and(|wanted| wanted != remembers)
         {
-            return Err("override.force_recovery: determined by history_size of the namespace");
+            return Err(
+                "override.force_recovery: history_size of the namespace determines this, so it can't be overridden",
+            );
         }
         let usual = (options.presence, options.join_leave);
         let shown = (

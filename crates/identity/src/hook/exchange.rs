@@ -153,7 +153,11 @@ fn user_answer(answer: &FetchResponse) -> Result<VerifiedUser, String> {
         Some(user) => (user.to_owned(), body_expiry(&answer.body)?),
         None => match serde_json::from_slice::<Object<UserBody>>(&answer.body) {
             Ok(Object(named)) => (named.user, named.expire_at),
-            Err(error) => return Err(format!("no {USER_HEADER}, and no \"user\": {error}")),
+            Err(error) => {
+                return Err(format!(
+                    "no header {USER_HEADER}, and no \"user\" in the body: {error}"
+                ));
+            }
         },
     };
     if user.is_empty() {

@@ -149,7 +149,7 @@ impl HelperPool {
             ticket, observer, ..
         } in jobs
         {
-            let why = format!("no thread for a helper: {why}");
+            let why = format!("can't start a thread for a helper: {why}");
             observer.checked(ticket, Err(CheckError::Helper(why)));
         }
     }

@@ -160,7 +160,7 @@ fn fanout(
     }
     if args.recover && !is_answered(publishers.target.scheme, body) {
         return Err(usage(
-            "--recover: publications have to be answered: --publish takes http:// or https://, or tcp:// where --body has \"ack\":true",
+            "--recover: requires publications that are answered: use http:// or https:// in --publish, or tcp:// with \"ack\":true in --body",
         ));
     }
     let load = LoadPlan::Fanout(FanoutPlan {

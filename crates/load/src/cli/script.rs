@@ -105,7 +105,7 @@ fn settings(args: &ScriptArgs) -> Settings {
 /// Fails if the script timed no action.
 fn check_timed(report: &Report) -> Result<(), CommandFailure> {
     if report.messages.received == 0 {
-        let words = "no action ended in the measured time: the script times those in bench.action";
+        let words = "no action ended in the measured time; an action is a function that the script passes to bench.action";
         return Err(CommandFailure::new(Exit::Errors, words));
     }
     Ok(())

@@ -253,7 +253,7 @@ impl Engine<'_> {
                     if partial.len() + taken > LINE_BYTES_MAX {
                         Err(ErrorCase::new(
                             ErrorCause::BadProtocol,
-                            "a line that exceeds the limit",
+                            "a line that exceeds the length limit",
                         ))
                     } else if let Some(line) = line {
                         let mut whole = std::mem::take(partial);
@@ -343,7 +343,7 @@ impl Engine<'_> {
                     return;
                 }
                 let words = if reader.is_midway() {
-                    "the server ended in the middle of a response"
+                    "the server ended the connection in the middle of a response"
                 } else {
                     "the server ended the connection"
                 };
@@ -356,14 +356,14 @@ impl Engine<'_> {
             ClientState::WebSocket(..) | ClientState::Lines(_) => {
                 let fault = ErrorCase::new(
                     ErrorCause::Closed,
-                    "the server ended the connection without a close",
+                    "the server ended the connection without a Close frame",
                 );
                 self.fail(driver, client_index, &fault);
             }
             ClientState::Connecting | ClientState::Handshaking(_) => {
                 let fault = ErrorCase::new(
                     ErrorCause::BadHandshake,
-                    "the server ended the connection in the handshake",
+                    "the server ended the connection during the handshake",
                 );
                 self.fail(driver, client_index, &fault);
             }

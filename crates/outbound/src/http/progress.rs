@@ -68,7 +68,9 @@ impl RequestProgress {
         };
         match phase {
             RequestPhase::Waiting => {
-                format!("waiting for a connection to {place} (max_per_host are in use)")
+                format!(
+                    "waiting for a connection to {place} (all max_per_host connections are in use)"
+                )
             }
             RequestPhase::Connecting => format!("connecting to {place}"),
             RequestPhase::Answer => format!("waiting for the response of {place}"),

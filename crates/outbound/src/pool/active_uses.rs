@@ -68,7 +68,7 @@ impl ActiveUses {
             let seconds = one.since.elapsed().as_secs_f64();
             let _ = write!(words, "{comma}{} for {seconds:.1} s", one.text);
             if *count > 1 {
-                let _ = write!(words, " and {} more such", count - 1);
+                let _ = write!(words, " and {} more like it", count - 1);
             }
         }
         let unnamed: usize = groups.iter().skip(NAMED_MAX).map(|(_, count)| count).sum();
@@ -188,9 +188,9 @@ mod tests {
         old.set("later".to_owned());
         assert_eq!(
             held.describe(),
-            "later for 1.5 s, b for 0.0 s and 1 more such"
+            "later for 1.5 s, b for 0.0 s and 1 more like it"
         );
         drop(old);
-        assert_eq!(held.describe(), "b for 0.0 s and 1 more such");
+        assert_eq!(held.describe(), "b for 0.0 s and 1 more like it");
     }
 }

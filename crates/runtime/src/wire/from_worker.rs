@@ -349,8 +349,10 @@ fn handled<'a>(
     let ended = event.filter(|_| is_end);
     let end = match (ended, head.failed, head.reply) {
         (None, None, None) => None,
-        (None, ..) => return Err("only an answer can have a reply or be failed".to_owned()),
-        (Some(_), Some(_), Some(_)) => return Err("a reply together with a failure".to_owned()),
+        (None, ..) => return Err("only an answer can have \"reply\" or \"failed\"".to_owned()),
+        (Some(_), Some(_), Some(_)) => {
+            return Err("an answer can't have both \"reply\" and \"failed\"".to_owned());
+        }
         (Some(_), Some(text), None) => Some(HandlerEnd::Failed(text)),
         (Some(event), None, reply) => Some(end(event, reply, &parts)?),
     };
@@ -448,7 +450,7 @@ fn effect<'a>(
                 None | Some("info") => Level::Info,
                 Some("warn") => Level::Warn,
                 Some("error") => Level::Error,
-                Some(other) => return Err(format!("no level {other:?}")),
+                Some(other) => return Err(format!("unknown level {other:?}")),
             },
             text: head.text.ok_or("no text")?,
         },
@@ -561,7 +563,7 @@ fn end<'a>(
         },
         EventName::Start | EventName::Stop | EventName::Message | EventName::Close => match reply {
             None => Ok(HandlerEnd::Done),
-            Some(_) => Err("a reply to an event without replies".to_owned()),
+            Some(_) => Err("an event of this kind has no reply".to_owned()),
         },
         EventName::ClientMessage | EventName::Disconnect if reply.is_none() => Ok(
             HandlerEnd::Hook(Box::new(HookResponse::Granted(Box::default()))),

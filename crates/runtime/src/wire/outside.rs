@@ -117,7 +117,7 @@ fn http<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<HttpReq
         .iter()
         .any(|scheme| url.starts_with(scheme));
     if !is_http || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("url: http:// or https://, without spaces".to_owned());
+        return Err("url: must begin with http:// or https:// and have no spaces".to_owned());
     }
     let method = head.method.take().unwrap_or_else(|| "GET".into());
     let is_token = |text: &str| {
@@ -125,7 +125,7 @@ fn http<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<HttpReq
         !text.is_empty() && text.bytes().all(is_good)
     };
     if !is_token(&method) {
-        return Err(format!("no method {method:?}"));
+        return Err(format!("invalid method {method:?}"));
     }
     let mut headers = Vec::with_capacity(head.headers.len());
     for (name, value) in head.headers.drain(..) {
@@ -134,7 +134,7 @@ fn http<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<HttpReq
                 .bytes()
                 .any(|byte| byte < 0x20 && byte != b'\t' || byte == 0x7f)
         {
-            return Err(format!("a wrong header {name:?}"));
+            return Err(format!("invalid header {name:?}"));
         }
         headers.push((name.to_ascii_lowercase(), value.into_owned().into_bytes()));
     }
@@ -169,7 +169,11 @@ fn statement<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<Ou
             Some("row") => ResultMode::Row,
             Some("value") => ResultMode::Value,
             Some("changes") => ResultMode::Changes,
-            Some(other) => return Err(format!("wanted: no {other:?}")),
+            Some(other) => {
+                return Err(format!(
+                    "wanted: expected \"rows\", \"row\", \"value\" or \"changes\", found {other:?}"
+                ));
+            }
         },
     })
 }

@@ -21,7 +21,7 @@ impl<'a> PayloadParts<'a> {
         }
         match ends.last() {
             Some(end) if *end != payload.len() => Err(format!(
-                "parts of {end} bytes and a payload of {}",
+                "the parts have {end} bytes together, but the payload has {}",
                 payload.len()
             )),
             _ => Ok(Self { payload, ends }),

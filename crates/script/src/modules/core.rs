@@ -168,7 +168,7 @@ fn publish(
             }
             let mut effects = context.world.effects.borrow_mut();
             let Some(data) = effects.store(data) else {
-                let words = "too much was published in one turn";
+                let words = "too much data is published at once: wait between messages";
                 return Err(fault(tagged(words, FULL, None)));
             };
             effects.list.push(Effect::Publish {

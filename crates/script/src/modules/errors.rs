@@ -17,7 +17,7 @@ pub(super) fn install(lua: &Lua, native: &Table) -> mlua::Result<()> {
             let words = match &error {
                 Value::Error(error) => super::words(error),
                 Value::Table(_) | Value::UserData(_) => {
-                    format!("an error object, a {}", error.type_name())
+                    format!("an error object of type {}", error.type_name())
                 }
                 other => other.to_string()?,
             };

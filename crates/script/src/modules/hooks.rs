@@ -310,7 +310,7 @@ impl ResponseTable<'_> {
     }
 
     fn alone(&self, name: &str) -> mlua::Result<()> {
-        self.only(&format!("what has {name:?}"), &[name])
+        self.only(&format!("a result with {name:?}"), &[name])
     }
 
     fn table(&self, name: &str) -> mlua::Result<Option<Table>> {

@@ -80,7 +80,7 @@ fn series(
 ) -> mlua::Result<()> {
     let count = arguments.count();
     if count.saturating_sub(1) != metric.labels.len() {
-        let expected = format!("{} values of labels expected", metric.labels.len());
+        let expected = format!("the number of label values must be {}", metric.labels.len());
         return Err(arguments.bad(2, &expected));
     }
     let mut values: Vec<String> = Vec::with_capacity(metric.labels.len());

@@ -132,7 +132,7 @@ impl NamedOptions {
             let function = self.kind.function;
             let all: Vec<&str> = COMMON.iter().chain(self.kind.options).copied().collect();
             return Err(fault(format!(
-                "bad option {name:?} to '{function}': there are {}",
+                "bad option {name:?} to '{function}': the options are {}",
                 all.join(", ")
             )));
         }
@@ -183,7 +183,7 @@ impl NamedOptions {
         if scheme == secure {
             self.put("tls", OptionValue::Boolean(true))?;
         } else if scheme != plain {
-            return Err(self.bad_url("another kind of server"));
+            return Err(self.bad_url("its scheme is that of another kind of server"));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (place, name) = rest.split_once('/').unwrap_or((rest, ""));

@@ -470,7 +470,7 @@ impl LuaVm {
             }
             // Only a function of its metatable could convert it to text, and that function would
             // run without a CPU budget.
-            Ok(other) => format!("an error object, a {}", other.type_name()),
+            Ok(other) => format!("an error object of type {}", other.type_name()),
             Err(error) => error.to_string(),
         }
     }

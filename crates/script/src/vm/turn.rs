@@ -306,10 +306,7 @@ impl Vm {
         let owner = TaskOwner::Spawned(spawned.number);
         if self.tasks.len() >= self.tasks_max && !spawned.is_successor {
             self.machine.discard(spawned.coroutine);
-            self.failed(
-                owner,
-                LuaError::error_message("too many coroutines (tasks_max)"),
-            );
+            self.failed(owner, LuaError::error_message("too many coroutines"));
             return self.context.forget_context(owner);
         }
         self.run(spawned.coroutine, owner, &[]);

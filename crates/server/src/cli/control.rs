@@ -84,9 +84,11 @@ impl ControlTarget {
         let (line, connection) =
             exchange(socket, request, descriptor).map_err(|error| self.not_responding(&error))?;
         let answer: Value = serde_json::from_str(&line).map_err(|_| {
-            self.not_responding(&io::Error::other(
-                "its response is not that of a Veche server",
-            ))
+            let socket = self.socket.display();
+            CommandFailure::new(
+                Exit::NoServer,
+                format!("the program that answers at {socket} is not a Veche server"),
+            )
         })?;
         if answer["ok"] != true {
             let why = answer["error"]
@@ -126,14 +128,14 @@ impl ControlTarget {
         let socket = self.socket.display();
         let why = match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                format!("not within {} s", ANSWER_WAIT.as_secs())
+                format!(" within {} s", ANSWER_WAIT.as_secs())
             }
-            io::ErrorKind::UnexpectedEof => "the connection was closed".to_owned(),
-            _ => error.to_string(),
+            io::ErrorKind::UnexpectedEof => ": the connection was closed".to_owned(),
+            _ => format!(": {error}"),
         };
         CommandFailure::new(
             Exit::NoServer,
-            format!("the server at {socket} did not respond: {why}"),
+            format!("the server at {socket} did not respond{why}"),
         )
     }
 }
@@ -254,7 +256,7 @@ fn replace(
     if let Some(error) = status["upgrade_error"].as_str() {
         return Err(CommandFailure::new(
             Exit::Failed,
-            format!("the supervisor is still {from}: {error}"),
+            format!("the supervisor still has version {from}: {error}"),
         ));
     }
     print_line(format_args!(

@@ -124,14 +124,14 @@ impl Template {
             Self::Chat => "open http://127.0.0.1:8080/?room=tea in two windows of a browser",
             Self::PhpChat => "open http://127.0.0.1:8080/ in two browsers, and register two users",
             Self::Api => {
-                r#"say in another terminal: curl http://127.0.0.1:8080/notes -d '{"text":"tea"}'"#
+                r#"run in another terminal: curl http://127.0.0.1:8080/notes -d '{"text":"tea"}'"#
             }
             Self::Push => {
-                "open http://127.0.0.1:8080/?user=tester01 in a browser, and say in another terminal, in the same folder, \
+                "open http://127.0.0.1:8080/?user=tester01 in a browser, and run in another terminal, in the same folder, \
                  one of:\n  php push.php tester01 \"hello\"\n  node push.mjs tester01 \"hello\"\n  python3 push.py tester01 \"hello\""
             }
             Self::Centrifuge => {
-                "open http://127.0.0.1:8080/ in a browser, and say in another terminal, in the same folder, one of:\n  \
+                "open http://127.0.0.1:8080/ in a browser, and run in another terminal, in the same folder, one of:\n  \
                  php publish.php chat:lobby \"hello\"\n  node publish.mjs chat:lobby \"hello\"\n  \
                  python3 publish.py chat:lobby \"hello\""
             }
@@ -192,7 +192,7 @@ pub(super) fn run(args: &NewArgs) -> Result<(), CommandFailure> {
         names.push(key);
     }
     print(format_args!(
-        "made {}: {}\n\nNext:\n  cd {}\n  veche dev\n\nThen {}\n\n{}",
+        "created {}: {}\n\nNext:\n  cd {}\n  veche dev\n\nThen {}\n\n{}",
         folder.display(),
         names.join(", "),
         quoted(folder),

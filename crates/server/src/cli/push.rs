@@ -102,7 +102,7 @@ fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
     else {
         let why = match config.listener(ListenerRole::Push) {
             Some(_) => {
-                "all push listeners speak TLS, which `veche push` does not; add one without on loopback"
+                "all push listeners use TLS, which `veche push` does not support; add one without TLS on loopback"
             }
             None => "has no push listener; add [[listen]] with role = \"push\", or use --address",
         };

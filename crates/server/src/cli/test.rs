@@ -58,11 +58,13 @@ pub(super) fn run(file: &Path, args: TestArgs) -> Result<(), CommandFailure> {
         .name("test".to_owned())
         .stack_size(WORKER_STACK_BYTES)
         .spawn(move || go_through(&config, &plan, args.junit.as_deref()))
-        .map_err(|error| CommandFailure::new(Exit::Failed, format!("no thread: {error}")))?;
+        .map_err(|error| {
+            CommandFailure::new(Exit::Failed, format!("can't start a thread: {error}"))
+        })?;
     thread.join().unwrap_or_else(|_| {
         Err(CommandFailure::new(
             Exit::Failed,
-            "the tests came to an end by a mistake of Veche's own",
+            "the tests ended early because of a bug in Veche",
         ))
     })
 }

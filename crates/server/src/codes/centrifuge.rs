@@ -188,7 +188,7 @@ pub(super) const ERRORS: &[CodeEntry] = &[
     ),
     error(
         ErrorCode::Expired,
-        "the token of a subscription refresh has itself expired, or the back end's grant or the token's `expire_at` has",
+        "the token of a subscription refresh has expired, or the `expire_at` of the back end's grant or of the token has passed",
         &["jwt.leeway"],
         TOKENS,
     ),

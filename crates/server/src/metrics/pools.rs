@@ -107,7 +107,7 @@ impl Collector for PoolCollector {
         }
         let (name, help) = (
             "veche_app_events",
-            "Events for processes of an application: answered, failed with their process, or refused since none had time",
+            "Events for processes of an application: answered, failed with their process, or refused because no process was free",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (app, figures) in each() {

@@ -26,7 +26,7 @@ fn new_makes_what_the_examples_are() {
         let (code, out, err) = folder.run(&[&["new", name], arguments].concat());
         assert_eq!((code, err.as_str()), (0, ""), "{name}");
         assert!(
-            out.starts_with(&format!("made {name}: veche.toml, app.lua")),
+            out.starts_with(&format!("created {name}: veche.toml, app.lua")),
             "{out}"
         );
         let cd = if name.contains(' ') {

@@ -156,7 +156,7 @@ fn invalid_arguments_are_errors() {
         for (options, expected) in [
             (
                 r#"{"since":{"offset":1}}"#,
-                "sends its clients no positions",
+                "sends no positions to its clients",
             ),
             (r#"{"sinse":1}"#, "there is no option 'sinse'"),
             (

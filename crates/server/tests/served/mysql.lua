@@ -172,7 +172,7 @@ function t.bad_arguments()
   for _, url in ipairs { "", "localhost", "http://x", "postgres://x/y", "mysql:/x", "mysql://\255", "mysql://%ff/x" } do
     check.fails(first .. "not a URL such as mysql://user:password@host/name", connect, url)
   end
-  check.fails("bad option \"pol\" to 'mysql.connect': there are host, port", connect, { pol = 7 })
+  check.fails("bad option \"pol\" to 'mysql.connect': the options are host, port", connect, { pol = 7 })
   check.fails("bad option \"pol\" to 'mysql.connect'", connect, "mysql://x/y?pol=7")
   check.fails("bad option pool to 'mysql.connect': a whole number from 1 to 10000 expected", connect, { pool = 0 })
   check.fails("bad option pool to", connect, { pool = 1.5 })
@@ -250,7 +250,7 @@ function t.time_is_limited()
   end
   check.equal(ended[1], 2)
   local said = 'mysql: no free connection within 200ms: all 2 of the pool "127.0.0.1:%d+/test" are in use: '
-    .. '"select sleep%(0.28%)" for 0.%d s and 1 more such %[pool_full%]$'
+    .. '"select sleep%(0.28%)" for 0.%d s and 1 more like it %[pool_full%]$'
   check.is_true(why:find(said), why)
 end
 

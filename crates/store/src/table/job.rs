@@ -91,7 +91,7 @@ pub enum JobError {
         why: String,
     },
     /// A snapshot has other columns than the table.
-    #[error("{file}: other columns: {why}")]
+    #[error("{file}: it does not fit the table: {why}")]
     Columns {
         /// The name of the snapshot.
         file: String,

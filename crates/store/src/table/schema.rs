@@ -418,7 +418,7 @@ impl Schema {
         let counts = || {
             let [columns, indexes] = [self.visible().len(), self.indexes.len()];
             format!(
-                "it has {columns} columns, {indexes} indexes, {} bytes_max, or another ttl or evict",
+                "it has {columns} columns, {indexes} indexes and bytes_max = {}; ttl or evict may differ as well",
                 self.bytes_max
             )
         };

@@ -391,7 +391,7 @@ fn other_columns_are_named() {
         ),
     ] {
         assert!(
-            error.starts_with("f: other columns") && error.contains(expected),
+            error.starts_with("f: it does not fit the table: ") && error.contains(expected),
             "{error}"
         );
     }

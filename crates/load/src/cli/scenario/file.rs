@@ -410,7 +410,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                 if homes.is_empty() {
                     String::new()
                 } else {
-                    format!("; {} has it", homes.join(", "))
+                    format!("; it belongs to {}", homes.join(", "))
                 }
             }
         };

@@ -111,7 +111,7 @@ allow_bottleneck = 1
         r#"x.toml:4:9: unknown figure "latency.p9"; did you mean "latency.p90"?"#,
         r#"x.toml:7:8: kind: expected "storm", "echo", "broadcast", "push" or "http", found "echos"; did you mean "echo"?"#,
         r#"x.toml:10:8: size: expected a size such as "20" or "8KiB", found "many""#,
-        r#"x.toml:11:1: unknown key "method" in a phase of kind "echo"; http has it"#,
+        r#"x.toml:11:1: unknown key "method" in a phase of kind "echo"; it belongs to http"#,
         r#"x.toml:12:16: not measured by a phase of kind "echo", only by "broadcast" or "push""#,
         r#"x.toml:13:1: kind is missing: "storm", "echo", "broadcast", "push" or "http""#,
         r#"x.toml:18:8: body: lacks {i}, the number of the receiver"#,

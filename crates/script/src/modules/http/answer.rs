@@ -176,8 +176,8 @@ fn add(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
 const NAME_BYTES_MAX: usize = 255;
 
 /// The error if the configuration has no folder.
-const WITHOUT_FOLDER: &str = "veche.file: this app has no folder of files; its [[app]] or [[route]] names one with \
-                              files = \"FOLDER\"";
+const WITHOUT_FOLDER: &str = "veche.file: this app has no folder of files; set files = \"FOLDER\" in its [[app]] or \
+                              [[route]]";
 
 /// Defines `file(path, options)`; returns the metatable of the tables that `file` returns.
 pub(super) fn file(lua: &Lua, native: &Table, has_folder: bool) -> mlua::Result<Table> {
@@ -251,7 +251,9 @@ fn file_body(file: &Table, headers: &mut Vec<(String, String)>) -> mlua::Result<
     }
     let path: String = file.raw_get("path")?;
     if !is_file_path(&path) {
-        return Err(fault("request: the path of the file was changed"));
+        return Err(fault(
+            "request: the script has changed the path in the result of veche.file",
+        ));
     }
     Ok(Body::File(path))
 }

@@ -76,7 +76,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     until("the first try", || orders(&server, "unreachable") > 0.0);
     until("what came of it", || {
         let log = server.log();
-        log.contains("no certificate for push.veche.test, www.veche.test, there is no certificate to present; 1 failure in a row, the next attempt is in ")
+        log.contains("no new certificate for push.veche.test, www.veche.test, there is no certificate to present; 1 failure in a row, the next attempt is in ")
     });
     assert!(
         server
@@ -195,9 +195,9 @@ fn an_authority_that_refuses_is_left_alone() {
     until("the reasons", || {
         let log = server.log();
         log.contains(
-            "no certificate for push.veche.test, www.veche.test, the old one stays in use and is valid for ",
+            "no new certificate for push.veche.test, www.veche.test, the old one stays in use and is valid for ",
         ) && log.contains("push.veche.test: Failed to connect to 127.0.0.1")
-            && log.contains("no certificate for blocked.veche.test, there is no certificate to present")
+            && log.contains("no new certificate for blocked.veche.test, there is no certificate to present")
             && log.contains("urn:ietf:params:acme:error:rejectedIdentifier")
     });
     echo.echoes(b"still there");
