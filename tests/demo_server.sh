@@ -49,7 +49,7 @@ start_demo() {
     return 1
 }
 
-# TERM drains; a second one ends at once.
+# The first SIGTERM drains the server, the second one ends it at once.
 stop_demo() {
     [[ -n ${VECHE_PID:-} ]] || return 0
     kill "$VECHE_PID" 2>/dev/null || true

@@ -21,7 +21,8 @@ pub(crate) struct Fpm {
 }
 
 impl Fpm {
-    /// Starts php-fpm with further lines for its pool. Returns `None` if php-fpm is not installed.
+    /// Starts php-fpm with `pool` as additional lines of its pool configuration. Returns `None` if
+    /// php-fpm is not installed.
     pub(crate) fn start(name: &str, pool: &str) -> Option<Self> {
         let binary = binary()?;
         let folder = std::env::temp_dir().join(format!("veche-fpm-{name}-{}", std::process::id()));

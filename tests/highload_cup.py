@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "conformance"))
 import veche
 
 EXAMPLE = veche.ROOT / "examples" / "highload-cup"
-# File, text and replacement. Each is a mistake that participants of the contest made.
+# Each row: a file, a text in it, and a replacement: a mistake that contest participants made.
 BROKEN = [
     ("queries.lua", "columns = USER_COLUMNS, above = from,", "columns = USER_COLUMNS, from = from,"),
     ("queries.lua", "far < distance", "far <= distance"),

@@ -24,8 +24,8 @@ CLIENTS = int(sys.argv[1]) if len(sys.argv) > 1 else 8_000
 EACH = 125
 PUBLISHED = 4_000
 AT_A_TIME = 200
-# Memory per channel: the channel at its home, and its subscription. NAMES: the name is stored in
-# the hub and in the session.
+# Maximum memory in bytes per channel, without names: 200 for the channel, 100 for its subscription.
+# NAMES: how often its name is stored: in the hub and in the session.
 BYTES_MAX = 200 + 100
 NAMES = 2
 

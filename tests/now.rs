@@ -1,4 +1,4 @@
-//! The clock of tests, and of programs that measure.
+//! The monotonic clock for tests and benchmark programs.
 
 use std::time::Instant;
 

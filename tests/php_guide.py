@@ -21,7 +21,7 @@ TEMPLATE = ROOT / "crates/server/templates/php/app.php"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HANDLER = re.compile(r"^\$app->\w+\((fn|function)", re.MULTILINE)
 TIMEOUT_S = 30
-# Minimum number of blocks by language. Fewer mean that this test no longer finds them in the guide.
+# Minimum number of code blocks by language. Fewer mean that this test does not find them in the guide.
 ENOUGH = {"php": 8, "toml": 4, "nginx": 1, "ini": 1, "sh": 2}
 
 REQUIRE = "require_once __DIR__ . '/veche.php';\n"
@@ -38,7 +38,7 @@ if ($conn->refusedWith !== null || $tester->log !== []) {
 }
 echo implode(' ', $conn->received());
 """
-# Results of calls over pools.
+# The results of calls over the pools for MySQL, Redis and HTTP.
 ANSWERS = """$tester->mysql = fn (string $database, string $sql) => 42;
 $tester->redis = fn (string $database, array $words) => 1;
 $tester->http = fn (string $method, string $url) => new Veche\\Pool\\HttpResponse(200, '2');

@@ -23,7 +23,7 @@ CHECKS = [
 
 
 def run(command, environment=None):
-    # Composer warns the superuser otherwise.
+    # Without the variable Composer warns if it runs as the superuser.
     environment = os.environ | {"COMPOSER_ALLOW_SUPERUSER": "1"} | (environment or {})
     return subprocess.run(command, cwd=SDK, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -62,7 +62,7 @@ def check(name, command):
 def main():
     words = sys.argv[1:]
     results = [] if words else [check(*one) for one in CHECKS]
-    # Run in parallel, since the tests mostly wait for servers that start, stop or are slow.
+    # The tests run in parallel, since they mostly wait for servers that start, stop or are slow.
     with concurrent.futures.ThreadPoolExecutor() as pool:
         results += pool.map(lambda kind: phpunit(kind, words), ("sources", "single"))
     return 0 if all(results) else 1

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below the range from which the system assigns ports.
+/// The ports for test servers, below the range from which the system assigns ports.
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 
 /// Returns a free loopback address. The system does not assign its port to sockets without a fixed

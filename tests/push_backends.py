@@ -17,7 +17,7 @@ EXAMPLE = pathlib.Path(__file__).resolve().parent.parent / "examples/push-backen
 PROGRAMS = EXAMPLE / "php"
 WAIT_S = 20
 FRAME = '{"command":"update_data","user":"tester01"}'
-# A program with its arguments, the path that the user connects to, the expected output, the expected message.
+# Each row: a program and its arguments, the path of the user, the expected output and message.
 PUSHES = [
     (["workerman.php", "tester01", "test вече"], "/", "handed to 1", "test вече"),
     (["hoa.php", "tester01", "111111"], "/", "sent", "111111"),
@@ -42,7 +42,7 @@ class Server:
         config = (EXAMPLE / name).read_text()
         for old, new in ((8080, public), (8081, internal), (1234, push)):
             config = config.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
-        # The handlers stay where the SDK is beside them.
+        # The handlers need the SDK beside them, so the config refers to them where they are.
         config = config.replace('"handlers/', f'"{EXAMPLE}/handlers/').replace('script = "', f'script = "{EXAMPLE}/')
         path = pathlib.Path(self.folder.name) / "veche.toml"
         path.write_text(config)

@@ -11,7 +11,7 @@ from harness.tester import LoadError
 # Deliveries per second to all subscribers together: few enough that no publication waits for the
 # previous one.
 DELIVERIES_PER_SECOND = 50_000
-# The same for publications in bursts, several of which a server can send in one write.
+# Deliveries per second if publications come in bursts, which a server can send in one write.
 DELIVERIES_IN_BURSTS_PER_SECOND = 200_000
 PUSHES_PER_SECOND = 50_000
 
@@ -81,7 +81,7 @@ def echo_beside_fanout(server, quick, subscribers):
     publishing = tester.beside(server, "broadcast", _FANOUT, options, niceness=0)
     while tester.established(server.port) < subscribers:
         time.sleep(0.05)
-    # Higher priority than the publisher, which runs on the same core.
+    # The echo load gets a higher priority than the publisher, which runs on the same core.
     echoing = ["--connections", 1, "--think", "1ms", "--warmup", "300ms", "--duration", "1s"]
     echoes = tester.beside(server, "echo", "/echo", echoing, niceness=-15)()
     deliveries = publishing()

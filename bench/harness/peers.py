@@ -30,7 +30,7 @@ class Peer(servers.Server):
         self.key, self.what = key, about.get("what", "")
         self.websocket = about.get("websocket", True)
         self.http_path, self.http_timed = about.get("http"), about.get("http_timed", "http" in about)
-        # The response body that `answers` found: the server may append a newline.
+        # The response body that `answers` found. The server may have appended a newline.
         self.http_body = None
         self.http_unknown = about.get("http_unknown", False)
         self.echo_path = about.get("echo_path", "/")
@@ -43,7 +43,7 @@ class Peer(servers.Server):
         if self.absent or not self.build_script:
             return
         self.out.mkdir(parents=True, exist_ok=True)
-        # Without this, Debian's Go ignores the toolchain version in go.mod.
+        # Without GOTOOLCHAIN, Debian's Go ignores the toolchain version in go.mod.
         env = os.environ | {"OUT": str(self.out), "GOTOOLCHAIN": os.environ.get("GOTOOLCHAIN", "auto")}
         try:
             done = subprocess.run(

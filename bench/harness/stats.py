@@ -20,7 +20,8 @@ PAIRS_STEP = 15
 # The upper end of the interval may be at most this multiple of the target.
 MARGIN = 1.05
 CONTROL_DEVIATION_MAX = 0.05
-# A new version counts as slower than the old one if the lower end of the interval is above this.
+# A new version counts as slower than the old one if the lower end of the 95 % interval of their ratio is above
+# this.
 SLOWER = 1.02
 
 MET, MISSED, UNDECIDED, INFORMATION = "met", "missed", "undecided", "for information"

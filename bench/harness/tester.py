@@ -75,7 +75,7 @@ def idle(server, connections):
 
 def idle_memory(server, connections, path, load="storm", options=()):
     """Measures the same for connections to a path; `load` and `options` are those of the crowd."""
-    # One connection first, so that one-time setup is not counted for the crowd.
+    # A single connection is opened first, so that the measurement does not count one-time setup.
     with crowd(server, 1, path, load, options):
         pass
     _wait_for_rest(server)

@@ -42,8 +42,8 @@ for _, index in ipairs { by_user, by_location } do
 end
 local with_indexes, took = settled(), os.clock() - started
 
--- Checksums that every program of this comparison must reproduce: of the order of a thousand lists,
--- and of the marks in as many.
+-- Checksums that every program of this comparison must reproduce: `order` of the order of visits in
+-- a thousand lists, `marks` of the marks in a thousand lists.
 local order, marks = 0, 0
 for key = 1, 1000 do
   for place, visit in ipairs(by_user[key] or {}) do order = order + place * visit.visited_at end

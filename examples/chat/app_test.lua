@@ -1,5 +1,5 @@
 -- Tests of the chat's server side: `CHAT_SECRET=$(openssl rand -hex 32) veche test` in this folder runs them.
--- Each begins without registered users.
+-- Each test begins without registered users.
 local veche = require "veche"
 local test = require "veche.test"
 
@@ -159,8 +159,8 @@ test.case("guesses do not lock out a known device", function()
   test.equal((try("ann", PASSWORD, "203.0.113.1")), 429)
   test.equal((try("ann", PASSWORD, "192.0.2.1", device)), 200)
   test.equal((try("ann", PASSWORD, "203.0.113.1", device)), 200)
-  -- The device's cookie is valid only unchanged and for one name, and guesses with it are limited
-  -- too.
+  -- A device's cookie is valid only if it is unchanged, and only for one user name. Guesses with it
+  -- are limited too.
   register("bob")
   for _ = 1, 20 do try("bob", "wrong password", "203.0.113.2") try("bob", "wrong password", "203.0.113.3") end
   test.equal((try("bob", PASSWORD, "203.0.113.4", device)), 429)
@@ -323,7 +323,7 @@ test.case("dialogues of a user are limited to the channels of a connection", fun
   local state, why = dialogs.begin("ann", "bob")
   test.equal(state, nil)
   test.match(why, "100 people already. Leave")
-  -- Others may still invite her, but she can accept only after she has left a dialogue.
+  -- Others may still invite Ann, but she can accept only after she has left a dialogue.
   test.equal(dialogs.begin("bob", "ann"), "sent")
   test.equal(dialogs.begin("ann", "bob"), nil)
   test.equal(dialogs.leave("ann", "user7"), "accepted")

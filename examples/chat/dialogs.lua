@@ -38,7 +38,7 @@ end
 -- received invitations.
 function dialogs.of(me)
   local list, received = veche.json.array(), {}
-  -- Two workers may exceed the limit at the same moment, so some more are read.
+  -- Two workers may exceed the limit at the same moment, so up to 20 more entries are read.
   for _, other in ipairs(others(wants, me, dialogs.MOST + 20)) do
     list[#list + 1] = { with = other, state = dialogs.state(me, other) }
   end

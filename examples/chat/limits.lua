@@ -74,12 +74,12 @@ function limits.login(name, remote, is_known)
     return nil
   end
   return {
-    -- To be called if the password was right.
+    -- To be called if the password was right: uncounts this attempt, and forgets those from this address.
     forget = function()
       give_back(tries, all)
       tries:delete(pair)
     end,
-    -- To be called if the password was not compared.
+    -- To be called if the password was not compared: uncounts this attempt for the name.
     give_back = function()
       give_back(tries, all)
       give_back(tries, pair)

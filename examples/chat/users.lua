@@ -5,7 +5,7 @@ local veche = require "veche"
 
 local users = { SESSION_SECONDS = 24 * 3600 }
 
--- All workers share these.
+-- All workers share these dictionaries.
 local passwords = veche.dict("chat:hashes")           -- name -> the hash of veche.password
 local sessions = veche.dict("chat:sessions")        -- digest of the cookie -> name
 
@@ -30,7 +30,7 @@ function users.register(name, password)
   return passwords:add(name, hash)
 end
 
--- Takes the same time for an unknown name. Returns nil and "busy" if too many passwords wait to be
+-- Takes as long for an unknown name as for a known one. Returns nil and "busy" if too many passwords wait to be
 -- compared.
 function users.is_password(name, password) return veche.password.verify(password, passwords:get(name)) end
 

@@ -2,7 +2,7 @@
 
 local app = {}
 
--- For each message: its connection, its bytes, and "text" or "binary".
+-- Called for each message with its connection, its data, and its kind: "text" or "binary".
 function app.message(conn, data, kind)
   conn:send(data, kind)
 end

@@ -1,4 +1,4 @@
--- Tests of the feed: `veche test` in this folder runs them. The source is the test's own.
+-- Tests of the feed: `veche test` in this folder runs them. The test plays the source of the prices.
 local test = require "veche.test"
 
 local SOURCE = "ws://127.0.0.1:8080/source"

@@ -1,5 +1,5 @@
--- The rules of the service: `veche test` in this folder. Each case begins with empty tables, on the first of January 2026.
--- The oracle checks the rest with thousands of requests to a real server.
+-- Tests the rules of the service: `veche test` in this folder. Each case begins with empty tables, on the first of January
+-- 2026. `oracle.py` checks the rest with thousands of requests to a real server.
 local test = require "veche.test"
 
 local function post(path, body) return test.request("POST " .. path, type(body) == "string" and { body = body } or { json = body }) end
@@ -94,7 +94,7 @@ test.case("a place's mean mark is rounded half up, and filtered", function()
   average("?fromDate=100", 3)
   average("?toDate=300&gender=f", 5)
   average("?gender=m&fromDate=200", 0)
-  -- She turns exactly forty today, so she is neither older nor younger than forty.
+  -- User 1 turns exactly forty today, so she is neither older nor younger than forty.
   average("?fromAge=40&gender=f", 0)
   average("?toAge=40&gender=f", 0)
   average("?fromAge=39&gender=f", 4)

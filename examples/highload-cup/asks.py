@@ -147,7 +147,7 @@ class Asks:
             self.number += 1
             long = f"{self.number}@" + "длинный." * 12
             born = self.one_of([self.below(40 * YEAR), -self.below(40 * YEAR), years_before(self.now, 18 + self.below(50))])
-            # The fourth belongs to a user, unless a change has replaced it.
+            # The fourth e-mail address belongs to a user, unless a change has replaced it.
             emails = [f"{self.number}.new@mail.ru"] * 3 + [email_of(self.an_id("users")), long[:100].ljust(100, "я")]
             return {
                 "email": self.one_of(emails),

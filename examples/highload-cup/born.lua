@@ -1,5 +1,5 @@
--- The birth date at which a user has a given age in calendar years, exact to the second, in UTC, at
--- the time of the data.
+-- Computes the time of birth of a user with a given age in calendar years at the time of the data:
+-- in UTC, exact to the second.
 
 local veche = require "veche"
 local floor = math.floor

@@ -10,8 +10,8 @@ data=${DATA:-$here/data}
 [ -e "$data" ] || { echo "there is no $data: name the data by DATA=…, or make it by generate.py $data" >&2; exit 1; }
 data=$(realpath "$data")
 
-# A script can read no files except those that tables load, so the configuration passes the
-# timestamp.
+# The application can't read options.txt, so the configuration passes the timestamp from that file
+# to it.
 [ -d "$data" ] && folder=$data || folder=$(dirname "$data")
 [ -f "$data/data.zip" ] && data=$data/data.zip
 if [ -f "$folder/options.txt" ]; then

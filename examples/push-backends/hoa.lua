@@ -1,4 +1,4 @@
--- Hoa's shape: {"user":"tester01","command":"111111"} pushes 111111 to tester01.
+-- Pushes in Hoa's format: {"user":"tester01","command":"111111"} pushes 111111 to tester01.
 local veche = require "veche"
 
 local function obey(data)

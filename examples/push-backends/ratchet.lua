@@ -1,4 +1,4 @@
--- Ratchet's shape: {"command":"update_data","user":"tester01"} pushes a text that is fixed for the command.
+-- Pushes in Ratchet's format: {"command":"update_data","user":"tester01"} pushes a text that is fixed for the command.
 local veche = require "veche"
 
 local texts = veche.config.texts        -- from veche.toml: the texts by command

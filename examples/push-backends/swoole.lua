@@ -2,8 +2,8 @@
 -- {"command":"update_data","user":"tester01"}, from any client, is forwarded to tester01 unchanged.
 local veche = require "veche"
 
--- A connection's `user` is fixed in the handshake, before any message. So a channel represents each
--- of these users.
+-- A connection's `user` is fixed in the handshake, before any message. So each user of Swoole's
+-- protocol is represented by a channel.
 local function channel(user)
   local is_name = type(user) == "string" and #user <= 100 and user:find("^[^%c]+$")
   return is_name and "swoole:" .. user

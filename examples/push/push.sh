@@ -1,5 +1,5 @@
 #!/bin/bash
-# A back end in shell, both ways.
+# A back end in shell that pushes over TCP or HTTP.
 #   ./push.sh tester01 "hello"            one line of JSON over TCP, with bash alone
 #   ./push.sh --http tester01 "hello"     the HTTP API, with curl
 # Exits with 1 if Veche is not running or refuses.

@@ -1,7 +1,7 @@
 -- Tests of the chat: `veche test` in this folder runs them. Each begins without members.
 local test = require "veche.test"
 
--- A client that enters a room and has received the confirmation.
+-- Returns a client that has entered a room, and its id. The confirmation has arrived.
 local function enter(room, nick)
   local client = test.connect("/chat/" .. room)
   client:send { type = "join", nick = nick }

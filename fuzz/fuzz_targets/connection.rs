@@ -1,4 +1,5 @@
 #![no_main]
-//! Arbitrary clients of a few workers: bytes, splits, timeouts, drains, readers that stop.
+//! Fuzzes a few workers with arbitrary clients: bytes, splits, timeouts, drains, and clients that
+//! stop reading.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| veche_fuzz::connection::run(data));

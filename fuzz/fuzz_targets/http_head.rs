@@ -1,4 +1,4 @@
 #![no_main]
-//! Arbitrary bytes as a request's head.
+//! Parses arbitrary bytes as the head of an HTTP request.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| veche_fuzz::http::run_head(data));

@@ -1,4 +1,4 @@
 #![no_main]
-//! Arbitrary bytes as the output of a worker process.
+//! Fuzzes the parser of worker frames with arbitrary bytes.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| veche_fuzz::runtime::run(data));

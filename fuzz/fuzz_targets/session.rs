@@ -1,6 +1,6 @@
 #![no_main]
-//! Arbitrary clients of Centrifugo's protocol: commands in both encodings, recovery, deltas, filters, hook decisions,
-//! commands of back ends.
+//! Fuzzes sessions of Centrifugo's protocol: commands in both encodings, recovery, deltas, filters, hook decisions,
+//! and commands of back ends.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     veche_fuzz::session::run(data);

@@ -1,5 +1,5 @@
-//! Arbitrary bytes to the decoder of commands: no panic, limits are kept, and the same commands are found wherever they
-//! are in a message. Their data are encoded again as publications, in every form, and decoded.
+//! Passes arbitrary bytes to the decoder of commands: it does not panic, keeps its limits, and finds the same commands
+//! wherever they are in a message. Their data are encoded again as publications, in every form, and decoded.
 //!
 //! The first byte of the input selects the encoding and the decoder; the rest is the message.
 
@@ -158,8 +158,8 @@ fn same(data: PublicationData<'_>, delta: DeltaKind, raw: &str) {
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    // In such a publication the data field is the last one, or is followed only by the flag of a
-    // delta.
+    // In an encoded publication the data field is the last one, or is followed only by the flag of
+    // a delta.
     [0, 2].into_iter().any(|behind| {
         bytes
             .len()

@@ -1,5 +1,5 @@
-//! Arbitrary bytes to the decoder of PROXY headers: no panic, the same result however the bytes are split, and it never
-//! waits for more bytes than a header can have.
+//! Passes arbitrary bytes to the decoder of PROXY headers. It must not panic, must return the same result however the
+//! bytes are split, and must not wait for more bytes than a header can have.
 
 use veche_proto::proxy::{ProxyHeader, ProxyHeaderError, V2_BYTES_MAX, read};
 

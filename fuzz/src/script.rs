@@ -1,4 +1,4 @@
-//! Arbitrary programs to a VM: no crash and no panic, errors are texts, and the VM keeps working.
+//! Runs arbitrary programs in a VM. The VM must not crash or panic and must keep working; errors must be texts.
 //!
 //! The input is a script of the environment: connections, messages, requests, time, answers and replies, reloads. Each
 //! message is a program too, which calls any function that scripts can reach; `script/app.lua` runs it.
@@ -53,7 +53,7 @@ struct Stage {
     tokens: Vec<Token>,
     open: [Option<ConnectionId>; CLIENTS as usize],
     generation: u32,
-    /// The application's recent effects.
+    /// The data that the application has recently sent.
     sent: Vec<Vec<u8>>,
     /// Whether the application has run out of memory.
     is_full: bool,
@@ -232,7 +232,7 @@ impl Stage {
     fn token(&mut self, number: u8) -> Option<Token> {
         let count = self.tokens.len();
         if count == 0 {
-            // An answer that nothing waits for.
+            // Makes up a token for which nothing waits.
             return Some(Token(number.into()));
         }
         Some(self.tokens.swap_remove(usize::from(number) % count))

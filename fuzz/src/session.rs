@@ -44,7 +44,7 @@ const CHANNELS: [&str; 16] = [
     "#ann",
 ];
 
-/// Counts of a run, by which tests check that scripts reach these parts.
+/// Counts of a run, by which tests check that fuzzer scripts cover all these cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Commands that were answered.
@@ -85,13 +85,13 @@ struct Subscription {
 struct Client {
     peer: Peer,
     reader: ReplyReader,
-    /// Whether it has sent arbitrary bytes, so that the ids of its replies are unknown.
+    /// Whether the client has sent arbitrary bytes, so that the ids of its replies are unknown.
     is_wild: bool,
     id: u32,
-    /// Its unanswered commands.
+    /// The client's unanswered commands.
     asked: std::collections::VecDeque<(u32, Value)>,
     subscriptions: BTreeMap<String, Subscription>,
-    /// The last position in each channel from which it can recover.
+    /// The client's last position in each channel from which it can recover.
     positions: BTreeMap<String, (Value, u64)>,
 }
 
@@ -158,7 +158,7 @@ impl Scene {
         let index = usize::from(argument) % self.clients.len();
         let peer = self.clients[index].peer;
         match operation % 20 {
-            // A message of arbitrary bytes; only some of the clients send such.
+            // Sends a message of arbitrary bytes, but only from every fourth client.
             0 | 1 if index % 4 == 3 => {
                 let (kind, count) = (script.byte()?, script.byte()?);
                 let kind = match kind % 2 {

@@ -1,5 +1,5 @@
-//! Arbitrary bytes to a decoder: no panic, memory within limits, the same events however the bytes are split, and every
-//! message survives an encoder and a decoder.
+//! Passes arbitrary bytes to a decoder. It must not panic or exceed its memory limits, and must return the same events
+//! however the bytes are split. Every message must survive encoding and decoding.
 //!
 //! The first byte of the input selects compression and limits, the second how the bytes are split; the rest are the
 //! received bytes.
@@ -21,7 +21,7 @@ enum DecodedEvent {
 }
 
 thread_local! {
-    // Shared by all inputs, as it is by all connections of a worker.
+    // All inputs share the codecs, as all connections of a worker share theirs.
     static CODECS: RefCell<Codecs> = RefCell::new(Codecs::new());
 }
 
@@ -43,7 +43,8 @@ fn run_with(role: Role, data: &[u8], codecs: &mut Codecs) {
     let whole = decode(role, agreed, limits, wire, codecs, |rest| rest);
     let mut seed = u32::from(*split);
     let pieces = decode(role, agreed, limits, wire, codecs, |rest| {
-        // A linear congruential generator: pieces of 1 to 16 bytes, or all of the same size for small seeds.
+        // A seed below 16 selects pieces of equal size. A larger one starts a linear congruential generator, which
+        // selects pieces of 1 to 16 bytes.
         if *split < 16 {
             return rest.min(usize::from(*split) + 1);
         }

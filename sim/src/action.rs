@@ -87,7 +87,7 @@ pub(crate) enum Action {
     Dial { worker: u8, salt: u32 },
     /// A server to which an application has connected sends a message, or closes the connection.
     ServerSend { server: u8, closes: bool },
-    /// An invalid envelope, or one for another client's session, is posted.
+    /// A client posts an invalid emulation request for another client's session.
     Forge { client: u8, victim: u8, how: u8 },
     /// The server process shuts down within the given time, and another one starts.
     Drain {
@@ -127,7 +127,7 @@ fn next(random: &mut Rng, setup: &Setup) -> Action {
     }
 }
 
-/// Longer than the hub keeps idempotency keys.
+/// A time in milliseconds after which the hub has dropped all idempotency keys.
 pub(crate) const PAUSE_MS: u64 = 301_000;
 
 type Make = fn(&mut Rng, &Setup) -> Action;

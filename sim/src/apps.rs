@@ -49,7 +49,7 @@ pub struct BackEndApp {
 /// A connection to another server that the application requests.
 #[derive(Debug)]
 pub struct DialRequest {
-    /// The request to open it.
+    /// The application's request to open the connection.
     pub dial: DialCommand,
     /// The target. No server listens on port 0.
     pub to: SocketAddr,

@@ -26,11 +26,11 @@ const REPEATED_WITHIN_MS: u64 = 60_000;
 /// The state of the back end during one life of the process.
 #[derive(Default)]
 pub(crate) struct BackEnd {
-    /// Its requests by ticket.
+    /// The back end's requests, indexed by ticket.
     pub(crate) requests: Vec<BackEndRequest>,
     /// The replies to queries.
     pub(crate) query_replies: Vec<(usize, HubReply)>,
-    /// The last publication of each channel, and an earlier one.
+    /// The last publication of each channel. `older` has an earlier one.
     latest: BTreeMap<usize, Pushed>,
     older: BTreeMap<usize, Pushed>,
     /// The latest version published.
@@ -40,13 +40,13 @@ pub(crate) struct BackEnd {
 /// A pending request of the back end.
 pub(crate) enum BackEndRequest {
     Publication(usize, u64),
-    /// Removal of a history.
+    /// The removal of a channel's history.
     Removal,
-    /// A page of a history.
+    /// The read of a page of a channel's history.
     Look(HistoryLook),
     /// A query made while the world is at rest.
     Query,
-    /// Disconnection of a user.
+    /// The disconnection of a user.
     Disconnect(PendingDisconnect),
 }
 
@@ -132,7 +132,7 @@ impl World {
         let Some(mut again) = from.get(&channel).copied() else {
             return Ok(());
         };
-        // The repetition is early enough to be recognised, even if it is delayed.
+        // The repetition is sent so early that the hub recognises it even if it is delayed.
         if self.now_ms < again.at_ms + REPEATED_WITHIN_MS {
             self.ledger.seen.note(CoverageEvent::Repeated);
             return self.publish(channel, again);

@@ -18,29 +18,29 @@ pub(crate) struct SimulatedChannel {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Has history and presence.
+    /// A channel with history and presence.
     Chat,
-    /// Has a longer history.
+    /// A channel with a history of 120 publications.
     Log,
-    /// Keeps the latest publication.
+    /// A channel that keeps only the latest publication.
     Price,
-    /// Has no history: publications reach only present subscribers.
+    /// A channel without history: publications reach only present subscribers.
     Open,
-    /// Has no history, but presence with a leave delay.
+    /// A channel without history, but with presence and a leave delay.
     Lounge,
-    /// Has history; connection tokens list it for a server-side subscription.
+    /// A channel with history, which connection tokens list for a server-side subscription.
     Token,
     /// A personal channel with history.
     User,
-    /// Has history, and is part of a wildcard namespace.
+    /// A channel with history in a namespace with wildcard subscriptions.
     News,
-    /// A wildcard channel, which has no history.
+    /// A wildcard, to which clients subscribe like a channel; it has no history.
     Wild,
-    /// Has a history of versioned states: outdated ones are skipped.
+    /// A channel with a history of versioned states: outdated states are skipped.
     State,
-    /// Has history and presence; hooks decide on subscriptions and publications.
+    /// A channel with history and presence, where hooks decide on subscriptions and publications.
     Hooked,
-    /// Has no history, and slow subscribers lose publications.
+    /// A channel without history, whose slow subscribers lose publications.
     Tick,
 }
 
@@ -196,8 +196,8 @@ impl Kind {
             },
             event_level: EventLevel::Off,
             drop_when_slow: !self.is_whole(),
-            // The hub attaches the preceding publication to each one, even if no client wants
-            // deltas.
+            // The hub attaches the preceding publication to each publication, even if no client
+            // wants deltas.
             delta_mode: DeltaMode::Always,
             tags_filter: false,
         }

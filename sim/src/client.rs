@@ -35,24 +35,24 @@ pub(crate) struct PendingCommand {
 
 pub(crate) struct SimulatedClient {
     pub(crate) number: usize,
-    /// The transport of its pushes.
+    /// The transport by which the client receives pushes.
     pub(crate) transport: ClientTransport,
     pub(crate) encoding: WireEncoding,
-    /// Whether it requests deltas when it subscribes.
+    /// Whether the client requests deltas when it subscribes.
     pub(crate) wants_deltas: bool,
     pub(crate) phase: Phase,
     pub(crate) link: Option<LinkId>,
-    /// The life of the process in which its connection was opened.
+    /// The number of restarts of the server process before the client's connection was opened.
     pub(crate) incarnation: u32,
-    /// Bytes that it has not sent yet.
+    /// Bytes that the client has not sent yet.
     pub(crate) out: Vec<u8>,
-    /// Whether it reads received bytes.
+    /// Whether the client reads received bytes.
     pub(crate) reads: bool,
-    /// Its client id while it is connected.
+    /// The client's id while it is connected.
     pub(crate) name: String,
     reader: Reader,
-    /// For clients without a WebSocket: the response, the session address, unsent commands, and the connection for
-    /// envelopes.
+    /// The streamed response of a client without a WebSocket. The next three fields are for such clients too: the
+    /// session address, unsent commands, and the connection that sends commands.
     response: ReceivedResponse,
     pub(crate) address: Option<SessionAddress>,
     pub(crate) unsent_commands: Vec<Value>,
@@ -61,17 +61,18 @@ pub(crate) struct SimulatedClient {
     pub(crate) is_over: bool,
     pub(crate) pending: VecDeque<PendingCommand>,
     pub(crate) next_id: u32,
-    /// Channels to which it wants to be subscribed.
+    /// Channels to which the client wants to be subscribed.
     pub(crate) wants: BTreeSet<usize>,
     pub(crate) subscriptions: BTreeMap<usize, ExpectedSubscription>,
-    /// Its position in each channel.
+    /// The client's position in each channel.
     pub(crate) positions: BTreeMap<usize, RawPosition>,
     pub(crate) hook_route: HookRoute,
-    /// Hook decisions on this connection that have not shown yet.
+    /// Hook decisions on this connection whose effects have not been observed yet.
     pub(crate) decisions: Vec<CommandDecision>,
-    /// The expiries of its subscriptions, and of the connection under the empty name; permanent ones are missing.
+    /// When the client's subscriptions expire, by channel, and its connection, under the empty name. Subscriptions
+    /// that do not expire have no entry.
     pub(crate) expiries: BTreeMap<Box<str>, u64>,
-    /// The close code of a drain that began while it was connected.
+    /// The close code of a drain that began while the client was connected.
     pub(crate) drain_code: Option<u16>,
     /// Whether the close code of the drain was received.
     pub(crate) has_drained: bool,
@@ -114,7 +115,8 @@ impl SimulatedClient {
         }
     }
 
-    /// Iterates over the channels it gets without requesting them: its user's personal one, and those in its token.
+    /// Iterates over the channels that the client gets without requesting them: the personal channel of its user, and
+    /// the channels in its token.
     pub(crate) fn server_channels(&self) -> impl Iterator<Item = usize> + use<> {
         let own = channels::own_channel(self.number);
         std::iter::once(own).chain(TOKEN_CHANNELS)
@@ -193,7 +195,7 @@ impl SimulatedClient {
         self.subscriptions.clear();
     }
 
-    /// Closes, and reads until the server has ended the connection.
+    /// Sends a close. The client then reads until the server has ended the connection.
     pub(crate) fn close(&mut self) {
         if matches!(self.phase, Phase::Connecting | Phase::Online) {
             self.send_close(Some(1000));
@@ -266,8 +268,8 @@ impl SimulatedClient {
         ledger
             .trace
             .note(&[self.number as u64, code.unwrap_or(0).into()]);
-        // The client is slow, did not answer a ping, sent no connect command, or was disconnected
-        // by the back end; or this is the reply to its own close.
+        // Accepted reasons: the client was slow, did not answer a ping, sent no connect command, was
+        // disconnected by the back end, or closed the connection itself.
         let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
             || self.phase == Phase::Closing
             || code.is_some() && code == self.drain_code

@@ -16,7 +16,7 @@ use crate::phase::Phase;
 use crate::setup::Setup;
 use crate::subscription::{ExpectedSubscription, SubscriptionState, number_of};
 
-/// A command, with the state known when it was sent.
+/// A command that a client has sent, and what the client then knew of the channels concerned.
 #[derive(Debug)]
 pub(crate) enum SentCommand {
     Connect(Vec<SentPosition>),
@@ -35,7 +35,7 @@ pub(crate) struct PendingHistory {
     pub(crate) at_ms: u64,
 }
 
-/// The position that a returning client sends, and the state known then.
+/// The position that a returning client sends, and what the client then knew of the channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentPosition {
     place: Option<RawPosition>,
@@ -357,7 +357,7 @@ impl SimulatedClient {
     fn check_presence_reply(&self, reply: &Value, ledger: &mut Ledger) -> PromiseResult {
         let clients = reply["presence"].as_object();
         ledger.seen.note(CoverageEvent::Present);
-        // The order is unspecified.
+        // The server lists the clients in no particular order, but the trace must not depend on it.
         let mut names: Vec<_> = clients
             .into_iter()
             .flatten()
@@ -426,7 +426,7 @@ impl SimulatedClient {
     }
 }
 
-/// Adds the known position to a request.
+/// Makes a subscription request recover the publications after the last known position.
 fn recovering((epoch, offset): RawPosition, mut request: Value) -> Value {
     request["recover"] = true.into();
     request["epoch"] = veche_hub::Epoch::from_bits(epoch).to_string().into();

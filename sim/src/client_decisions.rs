@@ -189,7 +189,7 @@ impl SimulatedClient {
         Ok(())
     }
 
-    /// Checks the state at rest.
+    /// Checks that every decision on the client's commands took effect, once the world is at rest.
     pub(crate) fn check_decided(&self) -> PromiseResult {
         if self.phase != Phase::Online || !self.reads {
             return Ok(());

@@ -10,7 +10,7 @@ use crate::setup::Setup;
 use crate::simulated_driver;
 use crate::worker_driver::StartWorkers;
 
-/// Number of lines shown before the first difference, and from it on.
+/// Number of lines shown before the first difference. `FROM`: the number shown from it on.
 const BEFORE: usize = 3;
 const FROM: usize = 4;
 
@@ -26,9 +26,9 @@ pub struct Difference {
     pub step: usize,
     /// The action in text form.
     pub action: String,
-    /// The outputs of workers in that step, on the simulator's own driver and on the other.
+    /// The outputs of workers in that step, on the simulator's own driver and on the compared one.
     pub outputs: [Vec<String>; 2],
-    /// The failure of the world on the other driver, if the world failed there.
+    /// The broken promise of the world on the driver that is compared with the simulator's own, if it broke one.
     pub failure: Option<Failure>,
 }
 
@@ -58,7 +58,7 @@ pub fn compare(seed: u64, begin: StartWorkers) -> Result<u64, Box<Difference>> {
     }
     let mut step = 0;
     let other = run_on(begin, &setup, &all, &mut |before, trace| {
-        // The trace before a step is the result of the previous one.
+        // The trace before a step is the result of the previous step.
         promise!(
             hashes[before] == trace.hash(),
             "both drivers behave alike",

@@ -16,11 +16,13 @@ pub(crate) enum CoverageEvent {
     Overheard,
     /// A client received a delta.
     Changed,
-    /// A client of a push route received a publication: without a position, with one, first after a
-    /// recovery, or after dropped ones.
+    /// A client of a push route received a publication without a position.
     Pushed,
+    /// A client of a push route received a publication with a position.
     PushedWithPlace,
+    /// A client of a push route received the first publication after a recovery.
     RecoveredByPlace,
+    /// A client of a push route received a publication after others were dropped.
     Skipped,
     /// A back end got a reply on its own connection.
     Called,
@@ -35,20 +37,23 @@ pub(crate) enum CoverageEvent {
     Lost,
     /// A client received a join or leave.
     Moved,
-    /// A client received the presence or the history of a channel.
+    /// A client received the presence of a channel.
     Present,
+    /// A client received the history of a channel.
     History,
     /// A session was closed because its client reads too slowly.
     Slow,
     /// A session was closed because its client is silent.
     Silent,
-    /// A session was closed by the back end; the back end got the reply to its call.
+    /// A session was closed by the back end.
     Kicked,
+    /// The back end got the reply to its call that closed a session.
     KickAnswered,
     /// A publication was refused.
     Refused,
-    /// The back end learned that its publication was accepted, immediately or later.
+    /// The back end learned immediately that its publication was accepted.
     TakenAtOnce,
+    /// The back end learned later that its publication was accepted.
     TakenLater,
     /// An outdated state was skipped.
     Outdated,
@@ -56,54 +61,64 @@ pub(crate) enum CoverageEvent {
     Looked,
     /// A publication was repeated after its key had expired.
     RepeatedLate,
-    /// A publication was repeated; a history was removed.
+    /// A publication was repeated.
     Repeated,
+    /// A history was removed.
     Cleared,
     /// Input of a connection was paused.
     Blocked,
-    /// A command was granted by the back end, granted by an application, or denied.
+    /// A command was granted by the back end.
     Granted,
+    /// A command was granted by an application.
     GrantedByApp,
     Denied,
-    /// A hook request was answered before an older one, or after its client had gone.
+    /// A hook request was answered before an older one.
     DecidedBeforeOlder,
+    /// A hook request was answered after its client had gone.
     DecidedTooLate,
-    /// A connection or subscription was renewed; a subscription expired.
+    /// A connection or subscription was renewed.
     Renewed,
+    /// A subscription expired.
     Unsubscribed,
-    /// A method returned its result.
+    /// An RPC method returned its result.
     Rpc,
     /// An application learned that a client has gone.
     GoneTold,
-    /// A process was drained; a client was notified of a drain, notified of a replacement, or
-    /// refused.
+    /// A process was drained.
     Drained,
+    /// A client was notified of a drain.
     ClosedByDrain,
+    /// A client was notified that its process is replaced.
     ClosedForReplacement,
+    /// A client was refused during a drain.
     RefusedInDrain,
-    /// A unidirectional client connected, received a publication, continued, recovered, and was notified of a drain.
+    /// A unidirectional client connected. The next variants: it received a publication, continued, recovered, and was
+    /// notified of a drain.
     ConnectedOneWay,
     HeardOneWay,
     WentOnOneWay,
     RecoveredOneWay,
     OneWayClosedByDrain,
-    /// A dialed connection was opened, echoed a message, ended, or failed.
+    /// A dialed connection was opened. The next variants: it echoed a message, ended, or failed.
     DialedOpen,
     Echoed,
     DialedClosed,
     DialFailed,
-    /// An envelope with commands was accepted, or was posted to a worker other than the session's;
-    /// an invalid or forged envelope was not accepted.
+    /// An envelope with commands was accepted.
     Posted,
+    /// An envelope with commands was posted to a worker other than the session's.
     PostedElsewhere,
+    /// An invalid or forged envelope was not accepted.
     Forged,
-    /// The process crashed; streams were restored from disk.
+    /// The process crashed.
     Crashed,
+    /// Streams were restored from disk.
     Restored,
-    /// A publication, a command or a join made progress at a home whose messages for a stalled
-    /// worker had to wait.
+    /// A publication made progress at a home whose messages for a stalled worker had to wait.
     WentOn,
+    /// A command made progress at a home whose messages for a stalled worker had to wait.
     AnsweredMeanwhile,
+    /// A join made progress at a home whose messages for a stalled worker had to wait.
     JoinedMeanwhile,
     /// Publications waited for a lane, and further ones arrived while its credits returned one by
     /// one.
@@ -115,16 +130,17 @@ pub(crate) enum CoverageEvent {
     LeftBehind,
     /// Publications of channels without history made progress while the log was stalled.
     WentOnWithoutLog,
-    /// A slow client lost its oldest publication, or one that was replaced by a later one of the
-    /// same channel.
+    /// A slow client lost its oldest publication.
     DroppedOldest,
+    /// A slow client lost a publication that was replaced by a later one of the same channel.
     DroppedForLater,
     /// A client that reads too slowly missed a publication whose namespace permits it.
     MissedByNamespace,
-    /// A subscriber arrived between two publications queued for a sweep.
+    /// A subscriber arrived between two publications that were queued for delivery.
     CameBetween,
-    /// A world settled, either with all peers reading or with a peer that did not read.
+    /// A world settled while all peers read.
     Settled,
+    /// A world settled although a peer did not read.
     SettledWithSlow,
 }
 

@@ -29,8 +29,8 @@ const LIMITS: MessageLimits = MessageLimits {
 /// Maximum number of open connections.
 const OPEN_MAX: usize = 4;
 
-/// Ports of servers that accept a WebSocket, and of those that refuse. The host part of an address is the number of the
-/// connection.
+/// The port of simulated servers that accept a WebSocket; servers with the port [`REFUSES`] refuse it. The host of a
+/// server's address is the number of the connection.
 const AGREES: u16 = 80;
 const REFUSES: u16 = 81;
 
@@ -164,7 +164,7 @@ impl Dials {
 }
 
 impl World {
-    /// An application of a worker dials.
+    /// Makes an application of a worker dial a server.
     pub(crate) fn dial(&mut self, worker: u8, salt: u32) {
         let worker = self.worker(worker);
         // The server refuses to dial at the end of a drain, so nothing is dialed during a drain.
@@ -202,7 +202,7 @@ impl World {
         self.process.workers[worker].dial(DialRequest { dial, to });
     }
 
-    /// A connection to an existing server is being opened.
+    /// Opens the server's end of a connection that a worker has dialed.
     pub(crate) fn dialed(&mut self, worker: usize, id: ConnectionId, to: SocketAddr) {
         let IpAddr::V4(ip) = to.ip() else {
             return;
@@ -215,7 +215,7 @@ impl World {
         self.process.workers[worker].note_place(id);
     }
 
-    /// A server sends a message on a dialed connection, or closes it.
+    /// Makes a server send a message on a dialed connection, or close the connection.
     pub(crate) fn server_send(&mut self, number: usize, closes: bool) {
         let servers = &mut self.peers.dials.servers;
         let Some(place) = number.checked_rem(servers.len()) else {
@@ -240,7 +240,7 @@ impl World {
         self.send(DIALED + token as usize);
     }
 
-    /// Bytes of an application's connection arrive at the server.
+    /// Passes bytes of an application's connection to the server.
     pub(crate) fn hand_to_server(&mut self, number: usize, bytes: Vec<u8>) -> PromiseResult {
         let Some(server) = self.peers.dials.server(number) else {
             return Ok(());

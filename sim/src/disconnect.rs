@@ -1,4 +1,4 @@
-//! Disconnection of a user by the back end: the reply comes when it is done.
+//! Disconnection of a user by the back end. The reply comes only when the disconnection is done.
 
 use veche_hub::{
     CommandDispatch, ConnectionId, HubReply, RequestOutcome, Ticket, UserAction, UserCommand,
@@ -13,12 +13,12 @@ use crate::world::World;
 
 /// A pending call to disconnect a user, as counted by the API.
 pub(crate) struct PendingDisconnect {
-    /// The user's connections at the time of the call that the user's home had counted, with their
-    /// workers.
+    /// The connections that the user's home worker had counted when the call was made, each with
+    /// its worker.
     meant: Vec<(usize, ConnectionId)>,
     /// Outstanding acknowledgements; negative if some come before the home's reply.
     open: i64,
-    /// The home has replied.
+    /// Whether the user's home worker has replied.
     is_counted: bool,
 }
 

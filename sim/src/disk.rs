@@ -18,8 +18,9 @@ pub(crate) struct Disk {
 struct Log {
     /// Batches that are queued and not written yet, which are lost in a crash.
     queued: VecDeque<LogBatch>,
-    /// The last batch that survives a crash, and the last one reported to the hub.
+    /// The number of the last batch that survives a crash.
     committed: u64,
+    /// The number of the last batch reported to the hub.
     reported: u64,
 }
 

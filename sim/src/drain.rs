@@ -51,7 +51,7 @@ impl World {
             let link = client.link.and_then(|id| self.network.links.get(&id));
             if let Some(worker) = link.and_then(worker_of) {
                 client.drain_code = Some(SHUTDOWN);
-                // A response that opens during a drain is notified at once.
+                // An HTTP client that is not online yet gets the notice when its response opens.
                 if client.transport == ClientTransport::WebSocket || client.phase == Phase::Online {
                     clients.push((number, worker));
                 }

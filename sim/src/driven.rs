@@ -15,19 +15,19 @@ const SOON_MS: u64 = 20;
 
 pub(crate) struct DrivenWorker {
     driver: Box<dyn WorkerDriver>,
-    /// An input requires a turn.
+    /// Whether an input requires a turn.
     is_woken: bool,
     /// When the next turn begins without input; `u64::MAX`: never.
     due_ms: u64,
     /// The maximum number of connections that the worker has had.
     places: usize,
-    /// Hook decisions for its next turn.
+    /// Hook decisions for the worker's next turn.
     decisions: Vec<(ConnectionId, HookRequestId, HookDecision)>,
-    /// Hook requests for the back end.
+    /// The worker's hook requests, to be answered by the back end.
     asked: Vec<AppRequest>,
-    /// Orders of the control side for its next turn.
+    /// Mail from the control side (in a server, the control thread) for the worker's next turn.
     orders: Vec<LaneMail>,
-    /// Events of the engine outside the process for its next turn.
+    /// Events of the engine outside the process, for the worker's next turn.
     engine_events: Vec<Event>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct DrivenWorker {
 pub(crate) struct TurnResult {
     pub(crate) outputs: Vec<WorkerOutput>,
     pub(crate) state: TurnState,
-    /// Whether something has happened, or the worker is still busy.
+    /// Whether the turn had any effect, or the worker is still busy.
     pub(crate) moved: bool,
     /// Whether the worker has sent something although it had no reason for a turn.
     pub(crate) is_unasked: bool,

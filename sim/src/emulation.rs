@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Posts an invalid envelope or one for another session: it is refused or ignored.
+    /// Posts an invalid envelope, or one for another session. The server must refuse or ignore it.
     pub(crate) fn forge(&mut self, number: usize, victim: usize, how: u8) {
         let Some(address) = self.peers.clients[victim].address.clone() else {
             return;

@@ -25,7 +25,7 @@ const ENVELOPES_MAX: u32 = 4;
 pub(crate) struct SessionAddress {
     pub(crate) node: String,
     pub(crate) session: String,
-    /// The process that sent it.
+    /// The number of the process that sent the address.
     pub(crate) incarnation: u32,
 }
 
@@ -43,7 +43,7 @@ impl SessionAddress {
 /// An envelope without a response yet.
 pub(crate) struct PendingEnvelope {
     pub(crate) status: u16,
-    /// The session of its commands.
+    /// The session that the envelope's commands are for.
     pub(crate) of: Option<LinkId>,
 }
 
@@ -114,12 +114,12 @@ impl EmulationConnection {
         let mut lost = None;
         while let Some(status) = self.next_status()? {
             let Some(posted) = self.owed.pop_front() else {
-                // A connection that was silent for too long.
+                // The server closes a connection that was silent for too long with 408.
                 promise!(status == 408, "every answer has a request", "{status}");
                 continue;
             };
             if status == 408 {
-                // The envelope did not arrive completely in time, and neither did the later ones.
+                // This envelope did not arrive completely in time, so the later envelopes were not accepted either.
                 let mut sessions = self.owed.drain(..).rev().filter_map(|one| one.of);
                 return Ok(sessions.next().or(posted.of));
             }

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Failure {
     /// The name of the promise, always in the same words; for a panic, its location.
     pub name: String,
-    /// What was observed instead, for the report.
+    /// What was observed, for the report; for a panic, its message.
     pub detail: String,
 }
 

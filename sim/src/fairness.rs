@@ -1,5 +1,5 @@
-//! Checks the order in which a home serves publications that wait for one lane: those of other workers in the order of
-//! arrival, and none of its own before them.
+//! Checks the order in which a home serves publications that wait for one lane: at most one later
+//! publication, of the home itself or of another worker, may overtake each of them.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ type Publication = (usize, u64);
 /// The publications to be sent to one worker.
 pub(crate) struct FairnessCheck {
     to: usize,
-    /// Channels all of whose publications the worker must get, and which are not delayed by a log.
+    /// The checked channels: the worker must get every publication, and no log delays publications.
     channels: BTreeSet<usize>,
     waiting: Vec<Waiting>,
     served: BTreeSet<Publication>,
@@ -28,10 +28,10 @@ pub(crate) struct FairnessCheck {
 struct Waiting {
     home: usize,
     publication: Publication,
-    /// Whether the publication arrived in the current turn. The home's own publications, made
-    /// before it, may then be sent first.
+    /// Whether the publication arrived in the home's current turn. The home may then send earlier
+    /// publications of its own first.
     is_new: bool,
-    /// How many later publications were served before this one.
+    /// How many later publications the home has served before this one.
     passes: u32,
 }
 
@@ -50,7 +50,7 @@ impl FairnessCheck {
         !self.waiting.is_empty()
     }
 
-    /// A home takes a message of another worker.
+    /// Handles that a home takes a message of another worker.
     pub(crate) fn taken(&mut self, home: usize, message: &WorldMessage) {
         match message {
             WorkerMessage::Hub(HubMessage::Publish { payload, .. }) => {
@@ -78,7 +78,7 @@ impl FairnessCheck {
         }
     }
 
-    /// A home sends a message to another worker.
+    /// Handles that a home sends a message to another worker.
     pub(crate) fn posted(&mut self, home: usize, to: usize, message: &WorldMessage) {
         let WorkerMessage::Hub(HubMessage::Deliver { publication, .. }) = message else {
             return;
@@ -108,7 +108,7 @@ impl FairnessCheck {
         }
     }
 
-    /// A home has ended its turn.
+    /// Handles that a home has ended its turn.
     pub(crate) fn turned(&mut self, home: usize) {
         for one in self.waiting.iter_mut().filter(|one| one.home == home) {
             one.is_new = false;
@@ -184,7 +184,7 @@ mod tests {
         let watch = || FairnessCheck::new(SLOW, BTreeSet::from([0]));
         let mut own = watch();
         taken(&mut own, 0);
-        // The home's own publications, made before the messages of that turn arrived.
+        // The home itself made these publications before the messages of its turn arrived.
         posted(&mut own, 1);
         posted(&mut own, 2);
         own.turned(HOME);

@@ -74,7 +74,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Sums the data as big-endian words, zero-padded.
+/// Returns the sum of the big-endian 32-bit words of the data, the last one padded with zeros.
 fn checksum(data: &[u8]) -> u32 {
     data.chunks(4).fold(0, |sum: u32, bytes| {
         let mut word = [0; 4];

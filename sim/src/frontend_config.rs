@@ -40,7 +40,7 @@ pub(crate) enum DeliveryGuarantee {
     Latest,
 }
 
-/// The guarantees with their paths and requested channels.
+/// The push routes: for each, the delivery guarantee, the path and the channels that clients request.
 pub(crate) const ROUTES: [(DeliveryGuarantee, &str, &[&str]); 4] = [
     (
         DeliveryGuarantee::All,
@@ -319,7 +319,7 @@ thread_local! {
     static COUNTED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Restarts the names of connections for a new world.
+/// Restarts the counter from which connections get their names, for a new world.
 pub(crate) fn count_anew() {
     COUNTED.set(0);
 }

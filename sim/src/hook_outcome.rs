@@ -9,7 +9,7 @@ use crate::channels::{CHANNELS, TOKEN_CHANNELS};
 /// The error code of a denied command.
 const DENIED: u32 = 1001;
 
-/// The code with which a client is closed; it may reconnect.
+/// The code with which the hook closes a client, which may reconnect.
 const ENDED: u16 = 4001;
 
 /// The outcome of a hook request.
@@ -97,8 +97,8 @@ impl HookOutcome {
     }
 }
 
-/// Returns the answer that an application gives within the call: to every other RPC, and to all requests without an
-/// effect.
+/// Returns the decision of an application that decides within the call: it does so for disconnect
+/// requests and for every second RPC.
 pub(crate) fn at_once(request: &HookRequest) -> Option<(HookOutcome, HookDecision)> {
     let is_at_once = match request.kind {
         HookKind::Disconnect => true,

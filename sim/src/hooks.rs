@@ -16,7 +16,7 @@ use crate::ledger::Ledger;
 use crate::phase::Phase;
 use crate::world::{WALL_MS, World};
 
-/// The hook requests of one life of the process.
+/// The hook requests since the start of the simulated process.
 #[derive(Default)]
 pub(crate) struct HookRequests {
     /// Open requests with their workers, oldest first.
@@ -28,7 +28,7 @@ pub(crate) struct HookRequests {
     connected: BTreeSet<Box<str>>,
 }
 
-/// Returns whether a client waits for the reply to a request of that kind.
+/// Returns whether a client waits for the reply to a request of this kind.
 fn is_command(kind: HookKind) -> bool {
     matches!(
         kind,
@@ -142,7 +142,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks the state at rest; with `is_end` all clients have gone.
+    /// Checks the hooks' decisions while nothing is in progress. If `is_end`, all clients have gone.
     pub(crate) fn check_decisions(&mut self, is_end: bool) -> PromiseResult {
         let open = self.decisions.open.first();
         promise!(open.is_none(), "every request is answered", "{open:?}");

@@ -11,7 +11,7 @@ use veche_worker::WorkerMessage;
 use crate::fairness::FairnessCheck;
 use crate::worker_driver::{LaneMail, WorldMessage};
 
-/// The lanes from each worker to each other one.
+/// The lanes from each worker to each other worker.
 pub(crate) struct Lanes {
     workers: usize,
     lanes: Vec<Lane>,
@@ -30,9 +30,9 @@ pub(crate) struct Lanes {
 pub struct SerializedCounts {
     /// Number of user commands.
     pub user_commands: u64,
-    /// Number of commands for responses.
+    /// Number of messages that relay a client's commands to the node with its streaming response.
     pub relays: u64,
-    /// Queries and their replies.
+    /// Number of queries and of replies to queries.
     pub queries: u64,
 }
 
@@ -126,7 +126,7 @@ impl Lanes {
     }
 
     /// Returns the items that arrive at a worker, by lane. With a salt, some items are delayed at
-    /// random; `due` limits the number in any case.
+    /// random. [`set_due`](Self::set_due) limits the number in any case.
     pub(crate) fn deliver(&mut self, to: usize, salt: Option<u32>) -> Vec<Vec<LaneMail>> {
         let mut random = Rng::with_seed(salt.unwrap_or(0).into());
         // With a salt, a message sometimes misses this turn.
@@ -175,7 +175,7 @@ impl Lanes {
         }
     }
 
-    /// Limits the messages that a worker may take, until changed again.
+    /// Limits the number of messages that a worker may take, until the next call.
     pub(crate) fn set_due(&mut self, to: usize, messages: usize) {
         self.due[to] = messages;
     }
@@ -200,7 +200,7 @@ impl NodeLink {
         }
     }
 
-    /// Serialises a message that is also a message between nodes.
+    /// Serialises a message if nodes exchange its type too; otherwise returns it as a value.
     fn send(&mut self, message: WorldMessage, from: usize, to: usize) -> LaneMessage {
         let (from, to) = (WorkerId(from as u16), WorkerId(to as u16));
         match message.into_node_message(from, to) {

@@ -47,11 +47,11 @@ pub(crate) struct Ledger {
 #[derive(Default)]
 struct ChannelLedger {
     publications: Vec<PublicationRecord>,
-    /// The number at each position.
+    /// The number of the publication at each position.
     numbers: BTreeMap<RawPosition, u64>,
-    /// The life in which an epoch was first observed, and its greatest offset so far.
+    /// For each epoch, the life of the process in which it was first observed, and its greatest offset so far.
     epochs: BTreeMap<u64, (u32, u64)>,
-    /// The state of the latest life.
+    /// The state of the channel in the latest life of the process.
     current: Option<KnownState>,
     /// The parts of the history that were removed on purpose.
     cleared: Cleared,
@@ -145,7 +145,7 @@ impl Ledger {
         of_now.map(|(_, version)| version).max()
     }
 
-    /// Records that the publisher got a reply, possibly that the publication is outdated.
+    /// Records that the publisher got a reply, which may say that the publication is outdated.
     pub(crate) fn answered(&mut self, channel: usize, number: u64) {
         let now_ms = self.now_ms;
         let one = &mut self.channels[channel].publications[number as usize];
@@ -157,7 +157,7 @@ impl Ledger {
         self.doubt_until_ms = self.now_ms + RESTORE_GRACE_MS;
     }
 
-    /// Returns whether nothing expired at that time.
+    /// Returns whether nothing expired at `at_ms`, because a process had just started from a disk.
     pub(crate) fn doubts_clock(&self, at_ms: u64) -> bool {
         at_ms < self.doubt_until_ms
     }
@@ -202,7 +202,7 @@ impl Ledger {
             .place
     }
 
-    /// Returns the number at a position.
+    /// Returns the number of the publication at a position.
     pub(crate) fn number_at(&self, channel: usize, place: RawPosition) -> Option<u64> {
         self.channels[channel].numbers.get(&place).copied()
     }
@@ -223,7 +223,7 @@ impl Ledger {
         }
     }
 
-    /// The publisher learned that the publication was accepted.
+    /// Records that the publisher learned that its publication was accepted.
     pub(crate) fn taken(&mut self, channel: usize, number: u64) {
         self.answered(channel, number);
         self.channels[channel].publications[number as usize].fate = PublicationFate::Taken;
@@ -235,7 +235,7 @@ impl Ledger {
         found.is_some_and(|one| one.fate == PublicationFate::Unknown)
     }
 
-    /// Returns whether the publisher learned that it was accepted.
+    /// Returns whether the publisher learned that its publication was accepted.
     pub(crate) fn is_taken(&self, channel: usize, number: u64) -> bool {
         let found = self.channels[channel].publications.get(number as usize);
         found.is_some_and(|one| one.fate == PublicationFate::Taken)
@@ -376,7 +376,7 @@ impl Ledger {
         }
     }
 
-    /// Returns whether nothing after that position was removed on purpose.
+    /// Returns whether nothing after the given position was removed on purpose.
     pub(crate) fn is_kept_behind(&self, channel: usize, (epoch, offset): RawPosition) -> bool {
         match self.channels[channel].cleared {
             Cleared::Never => true,

@@ -16,16 +16,16 @@ pub(crate) struct Link {
     pub(crate) has_client: bool,
     /// Bytes sent by the client that have not arrived at the server.
     pub(crate) up: VecDeque<u8>,
-    /// Whether the client has sent FIN after these bytes, and whether the FIN has arrived.
+    /// Whether the client has sent FIN after the bytes in `up`; `up_ended`: whether it has arrived.
     pub(crate) up_ends: bool,
     pub(crate) up_ended: bool,
     /// Bytes sent by the server that have not arrived at the client.
     pub(crate) down: VecDeque<u8>,
-    /// Further bytes sent that the transport has not accepted yet.
+    /// The number of further bytes sent by the server that the transport has not accepted yet.
     pub(crate) unsent: usize,
-    /// Whether the server has sent FIN after these bytes.
+    /// Whether the server has sent FIN after the bytes in `down` and the unsent bytes.
     pub(crate) down_ends: bool,
-    /// Commands sent here and not answered, from the client's point of view.
+    /// The number of commands sent over this link to which the client has received no reply.
     pub(crate) owed: usize,
 }
 
@@ -107,14 +107,14 @@ impl Network {
         }
     }
 
-    /// The server sends FIN after all bytes.
+    /// Records that the server sends FIN after all its bytes.
     pub(crate) fn shut_down(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.down_ends = true;
         }
     }
 
-    /// The client reads some bytes.
+    /// Lets the client read at most `bytes` bytes, and returns them.
     pub(crate) fn read(&mut self, id: LinkId, bytes: usize) -> Vec<u8> {
         let Some(link) = self.links.get_mut(&id) else {
             return Vec::new();
@@ -123,7 +123,7 @@ impl Network {
         link.down.drain(..count).collect()
     }
 
-    /// Removes a link without ends.
+    /// Removes the link if both its ends are gone.
     pub(crate) fn forget_if_over(&mut self, id: LinkId) {
         let is_over = |link: &Link| !link.has_client && link.server.is_none();
         if self.links.get(&id).is_some_and(is_over) {

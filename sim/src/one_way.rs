@@ -19,7 +19,7 @@ use crate::phase::Phase;
 use crate::response::{ReceivedResponse, ResponseFormat, ResponsePart};
 use crate::wire::{self, Reader, ServerFrame, WireEncoding};
 
-/// The channels that it requests.
+/// The channels that the client requests.
 const REQUESTED_CHANNELS: [&str; 4] = ["chat:2", "open:1", "log:1", "state:1"];
 
 pub(crate) struct OneWayClient {
@@ -27,34 +27,35 @@ pub(crate) struct OneWayClient {
     carrier: ClientTransport,
     pub(crate) phase: Phase,
     pub(crate) link: Option<LinkId>,
-    /// Its client id while it is connected.
+    /// The client's id while it is connected.
     name: String,
     /// Whether the client's response has ended, so that it closes the connection.
     pub(crate) is_over: bool,
     incarnation: u32,
     pub(crate) out: Vec<u8>,
     pub(crate) reads: bool,
-    /// The close code of a drain.
+    /// The code with which the server closes connections in a drain; `None` before a drain.
     pub(crate) drain_code: Option<u16>,
     reader: Reader,
     response: ReceivedResponse,
     /// The id of the last received event.
     last_id: String,
-    /// Its position in each channel.
+    /// The client's position in each channel.
     places: BTreeMap<usize, RawPosition>,
-    /// The positions with which it returned, and the state known then.
+    /// By channel: the position with which the client reconnected, if any, and the ledger's state of the channel at
+    /// that time.
     since: BTreeMap<usize, (Option<RawPosition>, Option<KnownState>)>,
     views: BTreeMap<usize, ChannelView>,
 }
 
-/// The view of a channel on this connection.
+/// What the client knows of a channel on its current connection.
 struct ChannelView {
-    /// Publications with this number or a later one were published after it had connected.
+    /// Publications with this number or a later one were published after the client had connected.
     from: u64,
     numbers: BTreeSet<u64>,
-    /// The position, if the channel has history.
+    /// The client's position, if the channel has history.
     place: Option<RawPosition>,
-    /// Publications up to this offset are recovered ones.
+    /// Publications up to this offset are recovered, not live.
     missed_to: u64,
 }
 
@@ -84,7 +85,7 @@ impl OneWayClient {
         channels::own_channel(self.number)
     }
 
-    /// Iterates over all its channels, requested and granted.
+    /// Iterates over all channels of the client, requested and granted.
     pub(crate) fn channels(&self) -> impl Iterator<Item = usize> + use<> {
         let asked = REQUESTED_CHANNELS
             .iter()
@@ -136,7 +137,7 @@ impl OneWayClient {
             }
         };
         if self.carrier == ClientTransport::WebSocket {
-            // The publication was sent with the handshake.
+            // The connect request is sent with the handshake, without waiting for its response.
             let value = serde_json::from_str(&request).unwrap_or_default();
             wire::command(&mut self.out, WireEncoding::Json, &value);
         }
@@ -201,7 +202,7 @@ impl OneWayClient {
 
     fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> PromiseResult {
         let is_drain = code.is_some() && code == self.drain_code;
-        // Slow, stale, or disconnected by the back end.
+        // These codes mean that the client was slow or stale, or that the back end disconnected it.
         let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
             || is_drain
             || self.phase == Phase::Closing;
@@ -354,7 +355,7 @@ impl OneWayClient {
         is_in.then(|| self.name.clone())
     }
 
-    /// Checks the state at rest.
+    /// Checks the client's state while the world is at rest.
     pub(crate) fn check(&self, ledger: &Ledger) -> PromiseResult {
         if !self.reads {
             return Ok(());

@@ -20,9 +20,9 @@ use crate::world::World;
 const LISTENERS: usize = 1_000;
 const CALLERS: usize = 2_000;
 const ONE_WAYS: usize = 3_000;
-/// The first number of connections for envelopes.
+/// The lowest peer number of connections on which clients without a WebSocket post commands.
 pub(crate) const POSTS: usize = 4_000;
-/// The first number of servers that applications have dialed.
+/// The lowest peer number of servers that applications have dialed.
 pub(crate) const DIALED: usize = 10_000;
 
 pub(crate) struct Peers {
@@ -262,7 +262,7 @@ impl World {
         link.is_some_and(|link| !link.has_client)
     }
 
-    /// Checks the state at rest.
+    /// Checks, once the world is at rest, what the peers received and that all calls were answered.
     pub(crate) fn check_peers(&mut self) -> PromiseResult {
         for listener in &self.peers.listeners {
             listener.check(&mut self.ledger, &self.setup)?;

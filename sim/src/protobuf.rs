@@ -223,7 +223,7 @@ fn encode(fields: Fields, value: &Value) -> Vec<u8> {
                     put_bytes(&mut out, *number, &entry);
                 }
             }
-            // Does not occur in commands.
+            // Lists and maps do not occur in commands.
             List(_) | Texts => {}
         }
     }

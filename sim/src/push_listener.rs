@@ -34,18 +34,18 @@ pub(crate) struct PushListener {
     /// The close code of a drain.
     pub(crate) drain_code: Option<u16>,
     views: BTreeMap<usize, ChannelView>,
-    /// Its position in each channel, if it gets positions.
+    /// The listener's position in each channel, if its route has positions.
     places: BTreeMap<usize, RawPosition>,
 }
 
-/// The view of a channel on this connection.
+/// What the listener has received from a channel on its current connection.
 struct ChannelView {
-    /// Publications with this number or a later one were published after it had connected.
+    /// Publications with this number or a later one were published after the listener had connected.
     from: u64,
     order: Vec<u64>,
     all: BTreeSet<u64>,
     latest_by_source: BTreeMap<Source, u64>,
-    /// The position, if it gets positions.
+    /// The position in the channel, if the listener gets positions.
     place: Option<RawPosition>,
 }
 
@@ -144,7 +144,8 @@ impl PushListener {
 
     fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> PromiseResult {
         let is_lossy = self.is_lossy();
-        // Slow, silent, or disconnected by the back end.
+        // The listener was slow (1013) or silent (1001), the back end disconnected it (3503), or the server was
+        // replaced (1012).
         let is_fair = match code {
             Some(1013) => !is_lossy,
             Some(1012) => self.drain_code == code,
@@ -267,7 +268,7 @@ impl PushListener {
         Ok(Some(view))
     }
 
-    /// Checks the state at rest.
+    /// Checks, when no message is in flight, that the listener has received what it must.
     pub(crate) fn check(&self, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
         // The listener has not read the available data.
         if !self.reads {

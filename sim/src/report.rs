@@ -17,7 +17,7 @@ pub const ACTIONS: usize = 1_000;
 /// A world that kept its promises.
 #[derive(Clone, Debug)]
 pub struct WorldSummary {
-    /// A hash of everything observed in it.
+    /// A hash of everything observed in the world.
     pub hash: u64,
     /// The events that occurred.
     pub coverage: Coverage,
@@ -30,12 +30,12 @@ pub struct WorldSummary {
 pub struct BrokenWorld {
     /// The seed that reproduces the world.
     pub seed: u64,
-    /// The index of the action that broke it; [`ACTIONS`] for the end.
+    /// The index of the action that broke the promise; [`ACTIONS`] if it broke at the end of the run.
     pub step: usize,
     /// The first promise that was broken.
     pub failure: Failure,
     setup: Setup,
-    /// The remaining actions with their indices.
+    /// The actions that remain after shrinking, with their indices in the original list.
     left: Vec<(usize, Action)>,
     /// The failure of the shrunken world.
     shrunken: Failure,
@@ -51,8 +51,8 @@ pub fn explore(seed: u64) -> Result<WorldSummary, Box<BrokenWorld>> {
     run(&setup, &all).map_err(|broken| report(setup, &all, broken))
 }
 
-/// Runs the world of a seed, with those messages between workers serialised that also exist between
-/// nodes.
+/// Runs the world of a seed. Messages between workers are serialised if messages of their kind are
+/// also sent between nodes.
 ///
 /// # Errors
 /// The same as those of [`explore`].

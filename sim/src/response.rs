@@ -10,9 +10,9 @@ use crate::protobuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseFormat {
     Lines,
-    /// Events of one line each.
+    /// Server-sent events of one line each.
     Events,
-    /// Events of several lines.
+    /// Server-sent events that may have several lines.
     EventsOfLines,
     /// Protobuf messages, each after its length.
     Bytes,

@@ -18,7 +18,7 @@ use crate::world::World;
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
     pub(crate) failure: Failure,
-    /// The index of the action; the number of actions for the end.
+    /// The index of the action that failed; the number of actions if the end of the world failed.
     pub(crate) step: usize,
 }
 

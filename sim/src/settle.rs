@@ -1,4 +1,4 @@
-//! Bringing a world to rest, and the invariants at rest: all publications have arrived, and presence is exact.
+//! Brings a world to rest, and checks the invariants at rest: all publications have arrived, and presence is exact.
 
 use std::collections::BTreeSet;
 
@@ -24,12 +24,12 @@ use crate::world::{STREAM_BYTES, World, channel_name};
 /// Number of rounds after which a world counts as one that never rests.
 const ROUNDS_MAX: usize = 20_000;
 
-/// Step of the clock while waiting for rest.
+/// Step of the clock in milliseconds while the world comes to rest.
 const STEP_MS: u64 = 500;
 
 impl World {
-    /// Waits until everything in flight has arrived, with `is_long` also until timeouts have
-    /// passed, and checks the invariants at rest.
+    /// Waits until everything in flight has arrived, then checks the invariants at rest. If `is_long`,
+    /// waits until all timeouts have passed too.
     pub(crate) fn settle(&mut self, is_long: bool, has_slow: bool) -> PromiseResult {
         self.wait_for_drain()?;
         if !has_slow {
@@ -175,7 +175,7 @@ impl World {
 
     /// Checks that all queues are empty, and no counter or reservation remains.
     fn check_quiet(&self) -> PromiseResult {
-        // Bytes for a peer that does not read, or has gone unnoticed, stay.
+        // Bytes stay queued for a peer that does not read, or that has gone without the server's notice.
         let is_read =
             !self.peers.has_slow() && self.network.links.values().all(|link| link.has_client);
         for (number, worker) in self.process.workers.iter().enumerate() {
@@ -239,7 +239,7 @@ impl World {
         Ok(clients.iter().map(|one| one.client.to_string()).collect())
     }
 
-    /// Iterates over the subscribers of a channel, as they see it.
+    /// Iterates over the clients that consider themselves subscribed to a channel.
     pub(crate) fn subscribers(&self, channel: usize) -> impl Iterator<Item = &SimulatedClient> {
         self.peers.clients.iter().filter(move |client| {
             let subscription = client.subscriptions.get(&channel);
@@ -314,7 +314,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that all clients have reached the tops of their channels.
+    /// Checks that all clients have reached the last position of each of their channels.
     pub(crate) fn check_tops(&mut self) -> PromiseResult {
         for (channel, one) in CHANNELS.iter().enumerate() {
             if one.kind.has_history() {
@@ -324,7 +324,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that all clients have reached the top of the channel.
+    /// Checks that all subscribed clients have reached the last position of the channel.
     fn check_top(&mut self, channel: usize) -> PromiseResult {
         let name = CHANNELS[channel].name;
         let known = self.ledger.known(channel);
@@ -358,7 +358,7 @@ impl World {
         let one_ways = self.peers.one_ways.iter();
         let listening = one_ways.filter_map(|one| one.name_in(channel));
         let expected: BTreeSet<_> = subscribers.chain(listening).collect();
-        // The server does not know yet that some clients have gone; in lounges, members may return within the leave delay.
+        // The server may not know yet that clients have gone. Members of lounges may return within the leave delay.
         let has_silent = self.network.links.values().any(|link| !link.has_client);
         let is_exact = !has_silent && !self.peers.has_slow() && kind.has_exact_presence();
         promise!(

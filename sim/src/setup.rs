@@ -11,7 +11,7 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) workers: u16,
     pub(crate) clients: usize,
-    /// Clients of push routes, and back ends with their own connections.
+    /// The number of clients of push routes, and of back ends with their own connections.
     pub(crate) listeners: usize,
     pub(crate) callers: usize,
     /// Unidirectional clients of Centrifugo's protocol.
@@ -22,9 +22,9 @@ pub(crate) struct Setup {
     pub(crate) pipe_bytes: usize,
     /// Credits of each lane between two workers.
     pub(crate) credits: u32,
-    /// Deliveries of queued fan-outs per turn.
+    /// Maximum number of deliveries of queued publications in one turn of a worker.
     pub(crate) deliveries_max: usize,
-    /// Messages of other workers per turn.
+    /// Maximum number of messages of other workers that a worker handles in one turn.
     pub(crate) messages_max: usize,
     /// The low-water mark of transports.
     pub(crate) low_water_bytes: usize,
@@ -45,9 +45,9 @@ pub(crate) struct Setup {
     /// Bit masks by client: whether the client uses Protobuf, and whether it wants deltas.
     pub(crate) protobuf: u64,
     pub(crate) deltas: u64,
-    /// Two bits per client: its hook.
+    /// Two bits per client, which select the hook that decides on its requests.
     pub(crate) decides: u64,
-    /// Two bits per client: its transport.
+    /// Two bits per client, which select its transport.
     pub(crate) carriers: u64,
     /// Whether messages that also exist between nodes are serialised.
     pub(crate) as_bytes: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Weights {
     pub(crate) turn: u32,
     pub(crate) carry: u32,
     pub(crate) advance: u32,
-    /// The clock advances until idempotency keys have expired.
+    /// Weight of advancing the clock until idempotency keys have expired.
     pub(crate) pause: u32,
     pub(crate) connect: u32,
     pub(crate) listen: u32,
@@ -96,7 +96,8 @@ const PLENTY_BYTES: usize = 1 << 30;
 /// The history limit in worlds where memory is scarce.
 const SCARCE_BYTES: usize = 8_000;
 
-/// More than all publications kept by a log, on each of four workers.
+/// A history budget in bytes. Even divided among four workers, it exceeds all publications that
+/// the channels keep.
 pub(crate) const RESERVE_BYTES: usize = 4 << 18;
 
 impl Setup {
@@ -108,7 +109,7 @@ impl Setup {
         let mut one_in = |count: u32| random.u32(0..count) == 0;
         let (is_short_lived, is_scarce, is_logged) = (one_in(5), one_in(6), one_in(2));
         let (is_calm, is_slow, is_crowded) = (one_in(4), one_in(3), one_in(5));
-        // In such worlds lanes are full while subscribers come and go.
+        // In a hasty world, lanes are full while subscribers come and go.
         let is_hasty = one_in(5);
         let is_patient = one_in(4);
         let has_reserve = is_scarce && more.bool();

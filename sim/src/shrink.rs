@@ -67,7 +67,7 @@ mod tests {
         let first = Action::Advance { ms: 60_001 };
         let second = Action::Advance { ms: 60_002 };
         (all[71], all[140], all[333]) = (first, second, second);
-        // The second after the first fails, and the first alone fails in another way.
+        // The action `first` alone breaks one promise; followed by `second` it breaks another.
         let run = |actions: &[Action]| {
             let Some(at) = actions.iter().position(|one| *one == first) else {
                 return Ok(());

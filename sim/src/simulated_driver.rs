@@ -22,7 +22,8 @@ use crate::worker_driver::{
     WorldMessage,
 };
 
-/// Reasons for the end of a connection, in the server's words: reset by the peer, and not dialed.
+/// Texts that the worker gets as reasons: for a connection that its peer has reset (`RESET`), and for
+/// one that is not dialed because the server drains (`GOING_AWAY`).
 const RESET: &str = "the connection was reset";
 const GOING_AWAY: &str = "the server is going away";
 
@@ -50,11 +51,11 @@ struct SimulatedDriver {
 
 /// The progress of a drain over all workers of a process.
 struct Progress {
-    /// Workers whose applications have not stopped.
+    /// Number of workers whose applications have not stopped.
     unstopped: Cell<usize>,
     /// Number of workers with clients, in a drain.
     with_clients: Cell<usize>,
-    /// Workers whose services have not ended.
+    /// Number of workers whose services have not ended.
     with_services: Cell<usize>,
 }
 
@@ -243,7 +244,7 @@ impl SimulatedDriver {
                 LaneMail::Message(message) => self.worker.handle_message(from, message),
                 LaneMail::Drain(within_ms, shutdown_reason) => {
                     self.worker.handle_drain(within_ms, shutdown_reason);
-                    // New connections are for the next process.
+                    // The process that replaces this one accepts new connections.
                     if shutdown_reason == ShutdownReason::Replaced {
                         self.set_accepting(AcceptPolicy::Nothing, out);
                     }
@@ -295,7 +296,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// Passes requests on; returns whether applications have stopped.
+    /// Handles the worker's requests to its surroundings. Returns whether its applications have stopped.
     fn ask(&mut self, out: &mut Vec<WorkerOutput>) -> bool {
         let mut have_stopped = false;
         while let Some(request) = self.worker.poll_request() {

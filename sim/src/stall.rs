@@ -35,11 +35,11 @@ pub(crate) enum Stall {
     Log,
     /// Clients that may lose publications do not read.
     Readers,
-    /// No stall: a channel with many subscribers, one of which arrives while publications wait for a sweep.
+    /// No stall: a channel has more subscribers than are served immediately, and one more subscribes.
     Crowd,
 }
 
-/// The rarest situations occur twice as often.
+/// The stalls to choose from. `Messages` is listed twice, because it leads to the rarest situations.
 pub(crate) const STALLS: [Stall; 6] = [
     Stall::Worker,
     Stall::Messages,
@@ -49,7 +49,7 @@ pub(crate) const STALLS: [Stall; 6] = [
     Stall::Crowd,
 ];
 
-/// The stalled parts while a world comes to rest.
+/// The parts that stay stalled while the rest of a simulated world completes its work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StalledParts {
     pub(crate) worker: Option<usize>,
@@ -62,18 +62,18 @@ const IMMEDIATE_MAX: usize = 16;
 /// Maximum number of publications of one channel that are made to wait.
 const WAITING_MAX: usize = 20;
 
-/// Number of rounds of a worker that takes one message in each.
+/// Maximum number of turns in which a slow worker takes one message each.
 const SLOW_ROUNDS: usize = 40;
 
-/// Minimum overhead of a publication for a client that may lose some.
+/// Minimum size of a publication besides its payload, in bytes, for a client that may lose publications.
 const KEPT_BYTES: usize = 80;
 
-/// The parts affected by a worker without turns.
+/// The homes, receivers and senders affected by a worker that gets no turns.
 struct Affected {
-    /// By channel: its home, and the workers with subscribers.
+    /// The home of each channel. `receivers` has the workers with subscribers of each channel.
     homes: Vec<usize>,
     receivers: Vec<BTreeSet<usize>>,
-    /// By home: the workers that its waiting publications are for.
+    /// For each home: the workers for which publications wait there.
     lanes: Vec<BTreeSet<usize>>,
     /// The pairs of worker and home for which publications wait.
     sources: BTreeSet<(usize, usize)>,
@@ -97,10 +97,10 @@ impl Affected {
 impl World {
     pub(crate) fn stall(&mut self, what: Stall, worker: usize, salt: u32) -> PromiseResult {
         self.wait_for_drain()?;
-        // The process may have been replaced.
+        // The process may have been replaced by one with fewer workers.
         let worker = worker % self.process.workers.len();
         self.rest()?;
-        // The subscriptions of clients that have gone unnoticed are unknown.
+        // The subscriptions of clients whose disconnect the server has not noticed are unknown.
         let links = self.network.links.iter();
         let gone: Vec<_> = links
             .filter(|(_, link)| !link.has_client)
@@ -219,7 +219,7 @@ impl World {
 
     /// Starts checking the order in which a worker gets publications.
     fn watch(&mut self, to: usize, concerned: &Affected) {
-        // With many subscribers, publications wait for room in queues, which is independent of the lane.
+        // With many subscribers, publications also wait in queues other than the lanes between workers.
         let is_small = self.peers.clients.len() + self.peers.listening() <= IMMEDIATE_MAX;
         let watched = (0..CHANNELS.len()).filter(|one| {
             let kind = CHANNELS[*one].kind;
@@ -231,7 +231,7 @@ impl World {
                 && kind != Kind::State
                 && concerned.receivers[*one].contains(&to)
         });
-        // What clients that don't read will still receive is unknown.
+        // The publications that clients without reading will still receive are unknown.
         let is_known = self
             .peers_of(to)
             .all(|(phase, reads)| phase == Phase::Online && reads);

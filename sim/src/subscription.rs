@@ -26,19 +26,19 @@ pub(crate) enum SubscriptionState {
 pub(crate) struct ExpectedSubscription {
     channel: usize,
     pub(crate) state: SubscriptionState,
-    /// The position up to which it has received everything, if the channel has history.
+    /// The position up to which the client has received everything, if the channel has history.
     pub(crate) place: RawPosition,
-    /// Publications with this number or a later one were published after it had subscribed.
+    /// Publications with this number or a later one were published after the client had subscribed.
     pub(crate) from_number: u64,
     pub(crate) numbers: BTreeSet<u64>,
     latest_by_source: BTreeMap<Source, u64>,
-    /// The last join or leave by client id.
+    /// By client id: whether the last event received about that client was a join.
     pub(crate) members: BTreeMap<String, bool>,
     /// The view of a wildcard channel.
     pub(crate) wildcard_view: WildcardView,
     /// Whether deltas were negotiated for the subscription.
     pub(crate) has_deltas: bool,
-    /// The last data, if deltas were negotiated.
+    /// The data of the last publication, to which the next delta applies; used only with deltas.
     latest: Option<String>,
 }
 

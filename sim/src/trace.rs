@@ -1,8 +1,8 @@
-//! A hash of everything observed in a world: two runs of one seed have the same.
+//! A hash of everything observed in a world: two runs with the same seed have the same hash.
 
 use std::fmt::{self, Debug, Write};
 
-/// The hash so far.
+/// The hash of everything observed so far, and the outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trace {
     hash: u64,
@@ -30,7 +30,7 @@ impl Trace {
         self.words.clone().unwrap_or_default()
     }
 
-    /// Returns the number of outputs.
+    /// Returns the number of values noted as outputs.
     pub(crate) fn outputs(&self) -> u64 {
         self.outputs
     }
@@ -61,7 +61,7 @@ impl Trace {
     /// Adds the debug form of a value, tagged with its kind.
     pub(crate) fn note_debug(&mut self, kind: u64, value: &impl Debug) {
         self.note(&[kind]);
-        // Writing to it can't fail.
+        // Writing to `Noting` can't fail.
         let _ = write!(Noting(self), "{value:?}");
     }
 

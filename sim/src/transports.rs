@@ -15,7 +15,7 @@ use crate::worker_driver::{RECEIVE_BYTES_MAX, TransportInput, WorkerOutput};
 pub(crate) struct SimulatedTransports {
     low_water_bytes: usize,
     room_bytes: usize,
-    /// By index; `None` is free, and the most recently freed index is reused first.
+    /// Transports by index; `None` marks a free index. The index freed last is reused first.
     all: Vec<Option<Transport>>,
     free: Vec<u32>,
     last_generation: u32,
@@ -41,14 +41,15 @@ struct Transport {
     /// The number of bytes that the transport accepts before the peer reads again.
     room: usize,
     queue: VecDeque<Vec<u8>>,
-    /// Sent bytes of the first buffer.
+    /// The number of bytes of the first buffer that were sent.
     front_sent: usize,
     unsent: usize,
     /// Whether the queue was above its low-water mark, so that `Drained` is due when it falls
     /// below.
     was_high: bool,
     is_shut_down: bool,
-    /// The end of the transport, which is delivered last: whether the peer has reset it.
+    /// Present if the transport has ended: whether the peer has reset it. Delivered after all
+    /// other events.
     closing: Option<bool>,
 }
 
@@ -172,7 +173,7 @@ impl SimulatedTransports {
         true
     }
 
-    /// Returns the next transport to accept.
+    /// Takes the next dialed transport whose listener accepts. Returns its id and its listener.
     pub(crate) fn accepted(&mut self) -> Option<(ConnectionId, u16)> {
         let closed = &self.closed;
         let mut dialed = self.dialed.iter();
@@ -250,7 +251,7 @@ impl SimulatedTransports {
         due.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Returns all transports by index.
+    /// Returns the ids of all transports, in the order of their indices.
     pub(crate) fn ids(&self) -> Vec<ConnectionId> {
         let all = self.all.iter().flatten();
         all.map(|transport| transport.id).collect()

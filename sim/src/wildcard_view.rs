@@ -1,4 +1,4 @@
-//! A client's view of a wildcard channel: all publications of the namespace's channels, in the order of each.
+//! A client's view of a wildcard channel: all publications of its namespace, in the order of each channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub(crate) struct WildcardView {
 }
 
 impl WildcardView {
-    /// The subscribe reply has arrived.
+    /// Handles the arrival of the subscribe reply.
     pub(crate) fn begin(&mut self, ledger: &Ledger) {
         self.from = channels::wildcard_channels()
             .map(|channel| (channel, ledger.next_number(channel)))
@@ -58,7 +58,7 @@ impl WildcardView {
         Ok(())
     }
 
-    /// Checks the state at rest.
+    /// Checks, when no message is in flight, that the client has received all publications it must.
     pub(crate) fn check(&self, client: usize, ledger: &Ledger) -> PromiseResult {
         for (channel, from) in &self.from {
             let mut taken = ledger.all_taken(*channel, *from);
@@ -74,7 +74,8 @@ impl WildcardView {
         Ok(())
     }
 
-    /// Checks that subscribers of the channel itself receive the same order, with nothing in between.
+    /// Checks that subscribers of the channel itself receive the same publications in the same order, and no
+    /// others in between.
     fn check_places(&self, channel: usize, ledger: &Ledger) -> PromiseResult {
         let mut before = None;
         for (_, number) in self.order.iter().filter(|(one, _)| *one == channel) {

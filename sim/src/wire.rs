@@ -25,7 +25,7 @@ pub(crate) enum WireEncoding {
     Protobuf,
 }
 
-/// A parsed unit of input.
+/// A parsed part of the server's output.
 #[derive(Debug)]
 pub(crate) enum ServerFrame {
     /// The status of the handshake response.
@@ -40,7 +40,7 @@ pub(crate) enum ServerFrame {
 pub(crate) struct Reader {
     /// The head of the handshake response; `None` once it is complete.
     head: Option<Vec<u8>>,
-    /// The handshake was refused: the rest is the body of a response.
+    /// Whether the handshake was refused. Further bytes are then the body of the response.
     is_refused: bool,
     encoding: WireEncoding,
     decoder: Decoder,

@@ -77,7 +77,7 @@ pub struct TurnInput {
     pub now: Now,
     /// By receiving worker, the number of data messages that were sent and are not processed yet.
     pub unfinished: Vec<u32>,
-    /// Items that arrive by each lane, by sender; the control side comes last.
+    /// The items that arrive, by lane: a lane for each sending worker, then that of the control side.
     pub mail: Vec<Vec<LaneMail>>,
     /// The last durable batch of the log, if the worker was not told yet.
     pub durable: Option<u64>,
@@ -130,9 +130,9 @@ pub enum WorkerOutput {
     Sent {
         /// Id of the sending transport.
         id: ConnectionId,
-        /// The bytes that it accepted.
+        /// The bytes that the transport accepted.
         bytes: Vec<u8>,
-        /// Bytes passed to it that it has not accepted.
+        /// Number of bytes that wait because the transport has not accepted them.
         unsent: usize,
     },
     /// FIN from the server after the sent bytes.
@@ -153,7 +153,7 @@ pub enum WorkerOutput {
     Ordered(Vec<Order>),
     /// Messages to another worker, in order.
     Posted(usize, Vec<WorldMessage>),
-    /// This much data of another worker was processed, in messages.
+    /// This worker has processed this many data messages of that other worker.
     Finished(usize, u32),
 }
 
@@ -201,7 +201,7 @@ pub trait WorkerDriver {
 }
 
 impl WorkerOutput {
-    /// Returns whether something has left the worker, which happens only in a turn with a reason.
+    /// Returns whether the output has left the worker, for a peer or for another worker.
     pub(crate) fn leaves(&self) -> bool {
         matches!(
             self,
@@ -261,7 +261,7 @@ impl WorkerOutput {
                         WorkerMessage::ListConnections(list_request) => {
                             trace.note_debug(14, list_request)
                         }
-                        // A world is one node.
+                        // A world is a single node, so workers send no messages for other nodes.
                         WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => {}
                     }
                 }

@@ -359,7 +359,7 @@ impl World {
         }
     }
 
-    /// Delivers bytes of a client. Returns whether anything moved.
+    /// Delivers bytes from a client to the server. Returns whether anything moved.
     pub(crate) fn up(&mut self, id: LinkId, bytes: usize) -> Result<bool, Failure> {
         let Some(link) = self.network.links.get_mut(&id) else {
             return Ok(false);
@@ -390,7 +390,7 @@ impl World {
         Ok(false)
     }
 
-    /// Delivers bytes of the server. Returns whether anything moved.
+    /// Delivers bytes from the server to the client. Returns whether anything moved.
     pub(crate) fn down(&mut self, id: LinkId, bytes: usize) -> Result<bool, Failure> {
         let Some(link) = self.network.links.get(&id) else {
             return Ok(false);
@@ -400,7 +400,7 @@ impl World {
             return Ok(false);
         }
         if link.down.is_empty() {
-            // Everything has arrived except the end, or there is no sender left.
+            // The client sees the end after all bytes and a FIN, or if the server's end is gone.
             let is_over = link.unsent == 0 && link.down_ends || link.server.is_none();
             if is_over {
                 let is_notified = !link.down_ends || !self.peers.is_online(client);
@@ -600,7 +600,7 @@ impl World {
     /// Checks the invariants after every step.
     fn check(&mut self) -> PromiseResult {
         let publications = self.setup.publication_bytes_max() + FRAMING_BYTES;
-        // The budget, or one larger publication, and pings; plus replies to pending requests.
+        // An outbox may hold its limit or one larger publication, and pings. Each pending reply is allowed on top.
         let budget = self.setup.outbox_bytes.max(publications) + FRAMING_BYTES;
         let recovered_max = 120.max(self.setup.history_size as usize);
         let reply = self.setup.outbox_bytes * 2 + 3 * recovered_max * FRAMING_BYTES + REPLY_BYTES;
@@ -618,7 +618,8 @@ impl World {
         }
         self.check_history()?;
         let unfinished = self.process.lanes.unfinished_max();
-        // The credit of one publication covers two messages: one more for wildcard subscribers.
+        // The credit of a publication also covers a second message, which is for wildcard subscribers. So one message
+        // more than the credits may be unprocessed.
         promise!(
             unfinished <= self.setup.credits + 1,
             "data messages need credits",

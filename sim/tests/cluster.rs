@@ -1,6 +1,6 @@
-//! Runs clusters of several nodes. The variables are those of the other worlds: `VECHE_SIM_STEPS`, `VECHE_SIM_FROM`,
-//! `VECHE_SIM_SEED` and `VECHE_SIM_ONLY`; with the last, `VECHE_SIM_TRACE` prints all orders and events. With
-//! `VECHE_SIM_LIST` the run continues after a failure.
+//! Runs clusters of several nodes. The environment variables are those of the other worlds: `VECHE_SIM_STEPS`,
+//! `VECHE_SIM_FROM`, `VECHE_SIM_SEED` and `VECHE_SIM_ONLY`; with the last, `VECHE_SIM_TRACE` prints all orders and
+//! events. With `VECHE_SIM_LIST` the run continues after a failure.
 
 use veche_sim::cluster::{ACTIONS, Coverage, explore, print_traces, replay};
 
@@ -75,7 +75,7 @@ fn list(seeds: std::ops::Range<u64>) {
     assert_eq!(broken, 0, "clusters that break promises");
 }
 
-/// Repeats a reported cluster or a part of it.
+/// Runs the cluster with this seed, or only the actions in `VECHE_SIM_ONLY`.
 fn one_cluster(seed: u64) {
     match std::env::var("VECHE_SIM_ONLY") {
         Err(_) => match explore(seed) {

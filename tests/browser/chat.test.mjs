@@ -95,7 +95,7 @@ async function say(page, text) {
   await page.press("#text", "Enter");
 }
 
-/** All bubbles: "mine: text" or "theirs: text". */
+/** Returns every chat bubble as "mine: text" or "theirs: text". */
 const bubbles = (page) =>
   page.$$eval("#messages .mine, #messages .theirs", (all) =>
     all.map((each) => `${each.className}: ${each.querySelector("p").textContent}`),

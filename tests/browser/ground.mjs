@@ -24,7 +24,7 @@ export async function answers(url) {
   throw new Error(`no response from ${url}`);
 }
 
-/** Chromium, quiet and without a sandbox; `args` are further switches. */
+/** Launches Chromium without its sandbox and background traffic; `args` are further switches. */
 export function launch(...args) {
   return chromium.launch({
     executablePath: CHROMIUM,

@@ -33,7 +33,7 @@ SAMPLE = [f"{section}.{case}" for section in [*(f"12.{n}" for n in range(1, 6)),
 SETS = {"fast": PLAIN, "quick": [*PLAIN, SAMPLE], "all": [*PLAIN, ["12.*"], ["13.*"]]}
 COUNTS = {"fast": 301, "quick": 361, "all": 517}
 
-# 9.3.1 and 9.4.1 send 65,536 fragments, 9.1.6 and 9.2.6 messages of 16 MiB.
+# Cases 9.3.1 and 9.4.1 send 65,536 fragments, and cases 9.1.6 and 9.2.6 send messages of 16 MiB.
 CONFIG = """
 [server]
 workers = 1
@@ -149,7 +149,7 @@ def wstest(mode, folder, spec, loopback=False):
         old.unlink()
     path = folder / "spec.json"
     path.write_text(json.dumps(spec | {"outdir": str(folder), "exclude-agent-cases": {}}))
-    # As a server wstest listens on every address unless told otherwise.
+    # When wstest is a server, it listens on every address unless told otherwise.
     program = [HOME / "bin/python", HERE / "loopback.py"] if loopback else [HOME / "bin/wstest"]
     command = [*program, "-m", mode, "-s", path] + (["--webport", "0"] if loopback else [])
     with (folder / "log").open("wb") as log:

@@ -50,7 +50,7 @@ CASES = [
     ("pipelined behind a sized body", sized() + HEALTH, [200, 200], KEPT),
     ("pipelined behind a chunked body", chunked(b"%x\r\n%s\r\n0\r\n\r\n" % (len(PUSH), PUSH)) + HEALTH, [200, 200], KEPT),
     ("an empty line before the request", b"\r\n" + GET, [200], KEPT),
-    # Request line: section 3.
+    # Request line: RFC 9112 section 3.
     ("version 2.0", get(version=b"HTTP/2.0"), [505], CLOSED),
     ("HTTP/2 preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [{400, 505}], CLOSED),
     ("no version", b"GET /hello.txt\r\nHost: a\r\n\r\n", [{400, 505}], CLOSED),
@@ -70,7 +70,7 @@ CASES = [
     ("target without a slash", get(target=b"hello.txt"), [400], CLOSED),
     ("target of 9,000 bytes", get(target=b"/" + b"a" * 9000), [414], CLOSED),
     ("target without an end", b"GET /" + b"a" * 70_000, [{414, 431}], CLOSED),
-    # Header lines: section 5.
+    # Header lines: RFC 9112 section 5.
     ("bare LF", GET.replace(b"\r\n", b"\n"), [400], CLOSED),
     ("one bare LF", b"GET /hello.txt HTTP/1.1\r\nHost: a\nX: y\r\n\r\n", [400], CLOSED),
     ("bare CR in a value", get(b"X: a\rb"), [400], CLOSED),
@@ -91,7 +91,7 @@ CASES = [
     ("two Hosts", get(b"Host: b"), [400], CLOSED),
     ("Host with a space", get(host=b"Host: a b\r\n"), [400], CLOSED),
     ("Host with a path", get(host=b"Host: a/b\r\n"), [400], CLOSED),
-    # Bodies and the shapes of smuggling: section 6.
+    # Lengths of bodies, and attempts at request smuggling: RFC 9112 section 6.
     ("sized", sized(), [200], KEPT),
     ("length and chunked", post(b"Content-Length: 5", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n" + HEALTH), [400], CLOSED),
     ("chunked and length", post(b"Transfer-Encoding: chunked", b"Content-Length: 5", body=b"0\r\n\r\n" + HEALTH), [400], CLOSED),
@@ -122,7 +122,7 @@ CASES = [
     ("chunk without its CRLF", chunked(b"5\r\n123456\r\n0\r\n\r\n" + HEALTH), [400], CLOSED),
     ("trailer with a bare LF", chunked(b"0\r\nX: y\n\r\n" + HEALTH), [400], CLOSED),
     ("a trailer that is no header", chunked(b"0\r\nnonsense\r\n\r\n" + HEALTH), [400], CLOSED),
-    # In 1.1 a request without a length has no body (RFC 9112 section 6.3); in 1.0 the length is unknown.
+    # In HTTP/1.1 a request without a length has no body (RFC 9112 section 6.3); in HTTP/1.0 its length is unknown.
     ("POST without a length", post(), [{200, 400, 411}], None),
     ("POST without a length in 1.0", post().replace(b"HTTP/1.1", b"HTTP/1.0"), [411], CLOSED),
     ("a body that a static file does not use", get(b"Content-Length: 5", method=b"POST") + b"12345" + GET, [405, 200], None),

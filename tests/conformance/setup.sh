@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs Autobahn's test suite, which is Python 2.7 code, into $VECHE_AUTOBAHN (default ~/.cache/veche/autobahn). A minute, once.
-# CPython 2.7 is PY27=…, python2.7 on the PATH, or pyenv's 2.7.18; exit 3 without one.
+# Installs Autobahn's test suite, which is Python 2.7 code, into $VECHE_AUTOBAHN (default ~/.cache/veche/autobahn). This takes a minute.
+# Uses the CPython 2.7 of $PY27, python2.7 on the PATH, or pyenv's 2.7.18. Exits with 3 if there is none.
 set -euo pipefail
 home=${VECHE_AUTOBAHN:-$HOME/.cache/veche/autobahn}
 if [ -x "$home/bin/wstest" ]; then
@@ -22,7 +22,8 @@ if [ -z "$python" ]; then
   exit 3
 fi
 
-# virtualenv 20.21 is the last that makes 2.7 environments; the pins are the last releases that run on 2.7.
+# virtualenv 20.21 is the last release that makes Python 2.7 environments. The other pinned packages are the
+# last releases that run on Python 2.7.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 python3 -m venv "$scratch/venv"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from .stores import until
 from .world import now
 
-# Maximum times until clients of a dead node are connected to another node, and until its members
-# are gone from presence. The second is the sum of the lease and of the interval at which other
-# nodes check it.
+# Maximum time in seconds until clients of a dead node are connected to another node.
 ELSEWHERE_S = 3.0
+# Maximum time in seconds until the members of a dead node are gone from presence: the node's lease
+# plus the interval at which other nodes check it.
 PRESENCE_S = 12.0
-# Longer than a node waits for a reply.
+# Duration of a stall in seconds. It is longer than a node waits for a reply.
 STALLED_S = 10.0
 
 
@@ -23,7 +23,7 @@ class Case:
     # How Redis persists, see `stores.RULES`.
     rule: str = "aof"
     sentinel: bool = False
-    # Checks of echo latency and memory; nodes that were killed are excluded.
+    # Whether memory growth and echo latency are checked. They are not if a node is killed.
     has_all_nodes: bool = True
     # Whether nodes have to log the fault. They do not notice it if Redis only loses data, or
     # replies late but in time.

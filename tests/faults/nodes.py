@@ -50,7 +50,7 @@ connections_per_address = "off"
 handshakes_per_address = "off"
 """
 
-# A call that lasts longer is cancelled. The node has its own limit, which is shorter.
+# Time limit of a call in seconds. The node's own limit is shorter.
 CALL_S = 20.0
 
 

@@ -5,7 +5,7 @@ import os
 import random
 
 PIECE = 64 << 10
-# Number of pieces that a held direction buffers; then it stops reading.
+# Number of waiting pieces in one direction beyond which the relay stops reading.
 HELD_MAX = 4096
 # Range of the delay of each piece in each direction, in seconds, for the fault "delay".
 DELAY_S = (0.15, 0.25)

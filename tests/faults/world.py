@@ -11,7 +11,7 @@ from .relay import Relay
 from .stores import Redis, Sentinel, port, until
 
 NODES = 3
-# Publications of each channel in a second.
+# Number of publications per channel and second.
 RATE = 3
 REPLICA_LAG_S = 0.1
 

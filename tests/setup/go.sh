@@ -28,7 +28,7 @@ echo "installing Go from bookworm-backports"
 log=$(mktemp)
 echo "deb http://deb.debian.org/debian bookworm-backports main" |
   "${sudo[@]}" tee /etc/apt/sources.list.d/bookworm-backports.list > /dev/null
-# Debian's own golang-1.19 may stay installed: /usr/bin/go is then the newer version.
+# Debian's golang-1.19 may stay installed, since /usr/bin/go is then the backported version.
 "${sudo[@]}" apt-get update -qq > "$log" 2>&1 &&
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -t bookworm-backports golang-go >> "$log" 2>&1 ||
   { tail -n 20 "$log" >&2; echo "apt-get failed: $log" >&2; exit 1; }

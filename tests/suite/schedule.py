@@ -15,7 +15,7 @@ class Step:
     """One command of a run and its requirements."""
 
     name: str
-    # A shell command; with `binary`, the arguments of the binary.
+    # A shell command; if `binary` is set, only the arguments of that binary.
     command: str
     # Time limit in seconds.
     limit: int

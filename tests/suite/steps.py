@@ -16,9 +16,9 @@ READY = ("setup", "build")
 # All cores, for steps that run as many threads as there are cores.
 ALL = 1000.0
 
-# Crates whose tests start no server; and test binaries of these crates that take long or start
-# processes.
+# Crates whose tests start no server.
 PURE = ("archive", "centrifuge", "files", "frontends", "hub", "jwt", "mailbox", "proto", "store", "tls", "types", "worker")
+# Test binaries of the crates in PURE that take long or start processes.
 LONG = {"archive::kill"}
 
 # Test binaries that need more than one core for a short time, in the order in which they start.
@@ -127,7 +127,7 @@ CLIENTS = (
     Step("package", "tests/package.py", 120, needs=READY),
 )
 HTTP = (http(), http("io_uring"), http("delayed"))
-# A model checker runs threads on a table, and workers with one credit between them, in thousands of
+# A model checker tests tables and mailboxes: it runs their threads in thousands of different
 # interleavings.
 MODEL = Step(
     "model",
@@ -135,12 +135,12 @@ MODEL = Step(
     " --features veche-store/model,veche-mailbox/model --lib model_tests",
     2400, needs=BUILT, place=IDLE,
 )  # fmt: skip
-# A separate optimised build; then each path runs once under Valgrind. Both do nothing if the counts
-# can't be judged.
+# The first step makes an optimised build; the second runs each measured path once under Valgrind.
+# Both do nothing if the recorded counts are those of another machine.
 COUNTED = Step("build of instructions", "bench/instructions --if-judged --build", 2400, needs=READY, place=IDLE)
 INSTRUCTIONS = Step("instructions", "bench/instructions --if-judged", 900, needs=("build of instructions",))
 DEPENDENCIES = Step("dependencies", "tests/deny.sh", 300, cores=0.5, needs=("setup",))
-# Idle, since cargo runs only one command at a time in a target folder.
+# Idle steps run one at a time, since cargo runs only one command at a time in a target folder.
 DOCS = Step("doc tests", f"cargo test --locked --quiet --doc {with_examples()}", 2400, needs=BUILT, place=IDLE)
 
 # Everything that must pass before a merge, in the order in which steps start if possible.
@@ -259,7 +259,7 @@ PARTS = {
         whole("a million channels", "tests/million_channels.py", 300),
         whole("highload cup", "tests/highload_cup.py 20", 900),
     ),
-    # Every fault between nodes and Redis, with 1,000 subscribers.
+    # Tests all faults between nodes and Redis, with 1,000 subscribers.
     "cluster": (
         *START,
         whole("cluster", "tests/cluster.py full", 1800),

@@ -1,4 +1,4 @@
-// Calls of the server: one POST each, with the key in a header. Errors have texts for the page.
+// Calls the server's API: each call is a POST with the key in a header. The page shows the texts of errors.
 
 const KEY = "veche-admin-key";
 const PATIENCE_MS = 8_000;

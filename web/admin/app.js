@@ -66,8 +66,8 @@ function tell() {
     say(find("login-said"), why);
     say(find("server"), "");
   }
-  // A view is entered when the key is accepted, not after each lost second; a refused key leads
-  // back to the login.
+  // A view is entered when the key is accepted, but not each time that a silent server answers
+  // again. A refused key leads back to the login.
   if (isOpen(was) !== isOpen(state) || (state === "locked" && was !== "locked")) show();
   if (figures && isOpen(state)) say(find("server"), `${location.host}, Veche ${figures.version}, up ${lasted(figures.uptime_ms)}`);
 }

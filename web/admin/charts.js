@@ -10,7 +10,7 @@ const STYLE = "vendor/uplot/uPlot.min.css";
 const COLOURS = 8;
 /** The minimum time range of a chart, in seconds. */
 const LEAST_S = 60;
-/** Distances of ticks on axes of sizes in bytes. */
+/** The distances that ticks may have on axes of sizes in bytes. */
 const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 /**

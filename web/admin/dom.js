@@ -46,7 +46,7 @@ export function fill(table, rows, kinds = []) {
   });
 }
 
-/** An empty table. */
+/** Creates an empty table. */
 export const table = (attributes = {}) => make("table", attributes, make("thead"), make("tbody"));
 
 /** Creates a button that asks for confirmation with the text `sure`: a second press within a few

@@ -3,12 +3,12 @@
 
 /** The number of stored points: a quarter of an hour. */
 export const POINTS_MAX = 900;
-/** The number of workers with lines of their own; the table has all workers. */
+/** The maximum number of workers that have their own lines in charts; the table shows all workers. */
 export const WORKERS_DRAWN_MAX = 16;
 
 const added = (object) => Object.values(object ?? {}).reduce((sum, value) => sum + value, 0);
 
-/** Values shown as they are. */
+/** Values that are shown directly rather than as rates. */
 const GAUGES = {
   connections: (worker) => worker.connections,
   sessions: (worker) => worker.sessions,
@@ -73,7 +73,7 @@ function ofWorker(now, before, seconds, bounds) {
 }
 
 /**
- * Returns the figures between two readings. `before` may be missing, or be that of another process.
+ * Returns the figures of the time from `before` to `now`. `before` may be missing or from another process.
  */
 export function compare(now, before) {
   const seconds = before ? (now.uptime_ms - before.uptime_ms) / 1000 : 0;
@@ -120,7 +120,7 @@ export class Lines {
     this.add(time, { all: {}, workers: [] });
   }
 
-  /** A column, as long as the times. */
+  /** Returns the column with this name, which has one value for each point in time. */
   of(name) {
     return this.columns.get(name) ?? Array(this.times.length).fill(null);
   }

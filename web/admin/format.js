@@ -1,14 +1,14 @@
-// Formats numbers, sizes and times for people. Pure.
+// Formats numbers, sizes and times for people. All functions are pure.
 
 const WHOLE = new Intl.NumberFormat("en");
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const FEW = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
-/** `–` for unknown values. */
+/** Returns a formatter that shows `–` for unknown values. */
 const known = (show) => (value) => (value === null || value === undefined || Number.isNaN(value) ? "–" : show(value));
 
 export const whole = known((value) => WHOLE.format(Math.round(value)));
-/** At most three digits and a unit letter. */
+/** Formats a number with at most three digits and a unit letter. */
 export const short = known((value) => (Math.abs(value) < 1000 ? FEW.format(value) : SHORT.format(value)));
 export const bytes = known((value) => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -23,7 +23,7 @@ export const perSecond = (show) => known((value) => `${show(value)}/s`);
 export const milliseconds = known((value) => (value < 1 ? `${FEW.format(value * 1000)} µs` : `${FEW.format(value)} ms`));
 export const percent = known((value) => `${value < 10 ? FEW.format(value) : Math.round(value)} %`);
 
-/** `3 d 4 h`, `2 min 5 s`: the two largest parts. */
+/** Formats a duration with its two largest units: `3 d 4 h`, `2 min 5 s`. */
 export const lasted = known((ms) => {
   let rest = Math.floor(ms / 1000);
   const parts = [];
@@ -50,5 +50,5 @@ export function moment(ms, nowMs = Date.now()) {
   return isToday ? clock(ms) : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(ms)}`;
 }
 
-/** `1 connection`, `2 connections`. */
+/** Formats a count with its noun: `1 connection`, `2 connections`. */
 export const count = (number, one, many = `${one}s`) => `${whole(number)} ${number === 1 ? one : many}`;

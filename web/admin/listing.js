@@ -28,8 +28,8 @@ export class Listing {
   #chosen = "";
 
   /**
-   * `about`: `noun`; `pattern(text)` and `name(channel)`, which is `null` for channels that are not listed; `href(name)`;
-   * `exact(text)`, a link for a name that may not be listed, or `null`; `label`, of the search.
+   * `about` has `noun`; `pattern(text)`; `name(channel)`, which is `null` for channels that are not listed;
+   * `href(name)`; `exact(text)`, a link for a name that may not be listed, or `null`; and `label`, the label of the search field.
    */
   constructor(holder, about) {
     this.#about = about;

@@ -1,4 +1,4 @@
-// The end of the server's log, followed.
+// Shows the latest lines of the server's log, and new lines as they are written.
 
 import { call } from "./api.js";
 import { find, make, say } from "./dom.js";
@@ -11,7 +11,7 @@ const LEVELS = { TRACE: 0, DEBUG: 0, INFO: 1, WARN: 2, ERROR: 3 };
 
 let timer = 0;
 let isSeen = false;
-/** The number of lines at the last request. */
+/** The number of log lines that the process had written at the last request. */
 let after = 0;
 let uid = "";
 let lines = [];
@@ -40,7 +40,7 @@ function levelOf(line) {
 async function read() {
   clearTimeout(timer);
   try {
-    // Another process counts its lines from 0.
+    // The server process was replaced, and the new process counts its lines from 0.
     if (pulse.figures && pulse.figures.uid !== uid) {
       uid = pulse.figures.uid;
       after = 0;

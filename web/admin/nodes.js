@@ -4,7 +4,7 @@ import { fill, find, heads, say } from "./dom.js";
 import { lasted, whole } from "./format.js";
 import { pulse } from "./pulse.js";
 
-/** For each column: heading, and value of a node. */
+/** For each column: the heading, and a function that returns the value for a node. */
 const COLUMNS = [
   ["Node", (node) => node.name],
   ["Id", (node) => node.id],

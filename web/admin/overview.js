@@ -11,7 +11,7 @@ import { pulse } from "./pulse.js";
 const HOLE_S = 5;
 
 const rate = perSecond(short);
-/** For each tile: label, value for all workers, and an optional note. */
+/** For each tile: the label, and functions that return the value for all workers and an optional note. */
 const TILES = [
   ["Connections", ({ all }) => whole(all.connections), (_, now) => (now.connections_max ? `of ${short(now.connections_max)}` : "")],
   ["Users", ({ all }) => whole(all.users)],

@@ -4,7 +4,7 @@ import { fill, find, heads } from "./dom.js";
 import { bytes, milliseconds, whole } from "./format.js";
 import { pulse } from "./pulse.js";
 
-/** For each column: heading, and value of an application. */
+/** For each column: the heading, and a function that returns the value for an application. */
 const COLUMNS = [
   ["App", (pool) => pool.app],
   ["Idle", (pool) => whole(pool.processes.idle)],

@@ -11,11 +11,11 @@ const LONGEST_MS = 5_000;
 class Pulse extends EventTarget {
   /** "locked" (no valid key) | "trying" | "live" | "lost" */
   state = "locked";
-  /** The reason for the state, as a text. */
+  /** The reason for the current state, as a text. */
   why = "";
-  /** The start of the state, by this machine's clock. */
+  /** When the current state began, by this machine's clock, in milliseconds since 1970. */
   sinceMs = 0;
-  /** The last reading. */
+  /** The figures that were read last; null if there are none. */
   figures = null;
   /** When a replaced server process was detected; 0: never. */
   restartedMs = 0;
@@ -24,7 +24,8 @@ class Pulse extends EventTarget {
   #run = 0;
   #failures = 0;
 
-  /** Begins with the stored key, if there is one. */
+  /** Starts to read figures with the stored key. Without a stored key, the state becomes
+   * "locked". */
   start() {
     this.#run += 1;
     this.#failures = 0;
@@ -33,7 +34,7 @@ class Pulse extends EventTarget {
     this.#beat(this.#run);
   }
 
-  /** Forgets the key. */
+  /** Forgets the key and stops reading. */
   lock(why = "") {
     this.#run += 1;
     clearTimeout(this.#timer);
@@ -42,7 +43,7 @@ class Pulse extends EventTarget {
     this.#set("locked", why);
   }
 
-  /** Reads at once, for a tab that becomes visible while the server is lost. */
+  /** Reads the figures at once, for a tab that becomes visible while the server is lost. */
   hurry() {
     if (this.state !== "lost") return;
     this.#run += 1;

@@ -1,4 +1,4 @@
-// Counts of slow clients; slow turns, handlers and requests by name.
+// Shows the numbers of slow clients, and slow turns, handlers and requests by name.
 
 import { call } from "./api.js";
 import { fill, find, heads, make, table } from "./dom.js";
@@ -22,7 +22,7 @@ const KINDS = { turn: "Turns of workers", handler: "Handlers of apps", request: 
 
 let timer = 0;
 let isSeen = false;
-/** The last two readings. */
+/** The last two readings of the server's counters. */
 let last = null;
 const tables = {};
 

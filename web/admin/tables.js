@@ -1,5 +1,5 @@
-// The tables of scripts: rows and memory of each table; for the chosen one also by column and
-// index.
+// Shows the tables of scripts: rows and memory of each table, and for the chosen table also the
+// memory by column and index.
 
 import { call } from "./api.js";
 import { fill, find, heads, make, say, table } from "./dom.js";

@@ -1,4 +1,4 @@
-// Users: the list of connected users, and the actions on the chosen one.
+// Users: the list of connected users, and the actions on the selected user.
 
 import { call } from "./api.js";
 import { careful, find, make, say } from "./dom.js";

@@ -55,7 +55,7 @@ function showUser() {
   renew();
 }
 
-/** Shows links to this page with each client; the client changes only with a reload. */
+/** Sets the links that reload this page with one of the two clients, and marks the current one. */
 function showWays() {
   for (const way of ["ws", "sdk"]) {
     const address = new URL(location.href);
@@ -92,7 +92,7 @@ function reactToTheBrowser() {
   addEventListener("pageshow", (event) => event.persisted && connection.retry());
 }
 
-/** The WebSocket API hides why a handshake failed; plain HTTP tells "absent" from "refuses". */
+/** The WebSocket API hides why a handshake failed, so an HTTP request checks whether the server answers. */
 function probeWhenRefused() {
   let probedAt = -Infinity;
   connection.addEventListener("state", async () => {

@@ -10,7 +10,7 @@ import { explain } from "./closing.js";
 const OPEN_TIMEOUT_MS = 10_000;
 
 export class Connection extends EventTarget {
-  /** "connecting" | "open" | "waiting" (for the next attempt) | "ended" (until `retry`) */
+  /** The state: "connecting", "open", "waiting" (for the next attempt) or "ended" (until `retry`). */
   state = "ended";
   /** Whether it has ever been open: distinguishes "connecting" from "reconnecting". */
   hasBeenOpen = false;
@@ -19,7 +19,7 @@ export class Connection extends EventTarget {
   /** When "waiting": the `Date.now()` of the wait's start and of the next attempt. */
   waitFrom = 0;
   nextAt = 0;
-  /** The explanation of the last end, if any. */
+  /** The explanation of why the connection last ended; null if it has not ended. */
   end = null;
 
   #url;
@@ -49,7 +49,7 @@ export class Connection extends EventTarget {
     }, OPEN_TIMEOUT_MS);
   }
 
-  /** Shortens a long wait, with jitter. For `online` and for a tab that becomes visible. */
+  /** Shortens a long wait, with jitter. Called when the browser goes online or the tab becomes visible. */
   hurry() {
     const soon = soonMs();
     if (this.state === "waiting" && this.nextAt - Date.now() > soon) this.#wait(soon);

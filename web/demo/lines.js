@@ -2,7 +2,7 @@
 // Every value is quoted by its language's rules: a visitor's input must survive the paste
 // exactly, and must never become code.
 
-/** Where examples/push/veche.toml puts the push listener. */
+/** The host and port of the push listener in examples/push/veche.toml. */
 export const PUSH_HOST = "127.0.0.1";
 export const PUSH_PORT = 1234;
 

@@ -10,13 +10,14 @@ const NAMES = [
  */
 export const NAME_CHARS_MAX = 64;
 
-/** A fresh name such as "onfim27". */
+/** Returns a new random name such as "onfim27". */
 export function randomName() {
   const name = NAMES[Math.floor(Math.random() * NAMES.length)];
   return `${name}${Math.floor(10 + Math.random() * 90)}`;
 }
 
-/** The name in `?user=`, or a fresh one, written into the address so that a reload keeps it. */
+/** Returns the name in `?user=`. If there is none, writes a new name into the page's address, so
+ * that a reload keeps it. */
 export function nameFromAddress() {
   const given = new URLSearchParams(location.search).get("user")?.trim().slice(0, NAME_CHARS_MAX);
   if (given) return given;
@@ -25,7 +26,7 @@ export function nameFromAddress() {
   return fresh;
 }
 
-/** The address of this page for `user`; keeps the other parameters. */
+/** Returns the address of this page for `user`; keeps the other query parameters. */
 export function addressOf(user) {
   const address = new URL(location.href);
   address.searchParams.set("user", user);

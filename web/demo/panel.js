@@ -146,7 +146,8 @@ function sentence(status, answer, push, tookMs) {
 }
 
 /**
- * The clipboard API exists only on https and localhost; elsewhere the deprecated command is used.
+ * Copies with the clipboard API, which exists only on https and localhost, or else with the
+ * deprecated `document.execCommand`.
  */
 async function copy(text, code, button) {
   try {

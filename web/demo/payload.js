@@ -62,7 +62,7 @@ export function typed(kind, text) {
   return { word: "data", value: text };
 }
 
-/** "1 byte", "2 bytes". */
+/** Formats a number with its noun, as in "1 byte" or "2 bytes". */
 export function count(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }

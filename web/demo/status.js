@@ -4,7 +4,7 @@ const TICK_MS = 200;
 const RINGS = 12;
 const RING_FIRST_RADIUS = 90;
 const RING_STEP = 78;
-/** The minimum time between strikes of the bell. */
+/** The minimum time between animations of the bell, in milliseconds. */
 const RING_EVERY_MS = 250;
 
 const element = (id) => document.getElementById(id);
@@ -29,7 +29,7 @@ export class Status {
     setInterval(() => this.#tick(), TICK_MS);
   }
 
-  /** Counts a push and strikes the bell. */
+  /** Counts a push and animates the bell, unless it was animated just before. */
   ring() {
     this.#pushes += 1;
     element("fact-pushes").textContent = this.#pushes.toLocaleString("en");
@@ -82,7 +82,7 @@ export class Status {
   }
 }
 
-/** The three texts of a state. */
+/** Returns the label, the title and the text that describe a state. */
 function words(state, { end, hasBeenOpen, failures, user, probe }) {
   const offline = navigator.onLine ? "" : " The browser says that it is offline.";
   switch (state) {

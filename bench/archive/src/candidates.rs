@@ -1,4 +1,4 @@
-//! The candidate libraries behind one trait: commit a group, read all records, close.
+//! Puts the candidate libraries behind one trait: commit a group, read all records, close.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read, Write};

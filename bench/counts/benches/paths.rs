@@ -28,7 +28,7 @@ fn path(mut path: Path) -> Path {
     if let Err(error) = path.run() {
         panic!("{error}");
     }
-    // Returned so that it is dropped outside the counted part.
+    // The path is returned, so that its drop is not counted.
     path
 }
 

@@ -1,4 +1,4 @@
-//! A counted path: a closure that was set up and is run once.
+//! A code path whose instructions are counted: a closure that is set up before it is run.
 
 use std::fmt;
 

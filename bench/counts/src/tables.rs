@@ -1,4 +1,4 @@
-//! A table with 10,000 rows, read by key and by index.
+//! Reads a table of 10,000 rows by key and by index.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -51,7 +51,8 @@ recovery = "missed"
 subscribe = "client"
 "#;
 
-/// Separate from [`CONFIG`], because each application adds instructions to every turn.
+/// The configuration with an application. It is separate from [`CONFIG`], because each application
+/// adds instructions to every turn.
 const PUBLISHING: &str = r#"
 [server]
 workers = 1
@@ -72,9 +73,9 @@ handler = "lua"
 script = "publish.lua"
 "#;
 
-/// The listener for back ends.
+/// The index of the listener for back ends' push connections.
 const PUSH: u32 = 1;
-/// Number of idle connections in the path that counts an idle turn.
+/// Number of idle connections that are open while idle turns are counted.
 const IDLE: usize = 1000;
 /// The number of messages after which LuaJIT has finished compiling.
 const WARM: usize = 2000;

@@ -28,8 +28,8 @@ function asks.load(query)
   return { rows = visits:load_csv(query.file), info = visits:info() }
 end
 
--- Checksums that every program of this comparison must reproduce: of the order of a thousand lists,
--- and of the marks in as many.
+-- Returns checksums that every program of this comparison must reproduce: one of the order of rows in
+-- the lists of a thousand users, and one of the marks of a thousand places.
 function asks.check()
   local order, marks = 0, 0
   for key = 1, 1000 do
@@ -162,7 +162,7 @@ function asks.speed(query)
   end
   veche.sleep(0)
   -- Only Redis calls wait. The event loop's clock does not advance while a handler runs without
-  -- waiting, so the others are measured with `os.clock`.
+  -- waiting, so operations on tables are measured with `os.clock`.
   local run, sum, clock = side[what], 0, query.side == "redis" and veche.time.monotonic or os.clock
   local began = clock()
   for i = 1, count do sum = sum + (run(keys[i]) or 0) end

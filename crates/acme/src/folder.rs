@@ -21,7 +21,7 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 #[derive(Clone, Debug)]
 pub(super) struct CertificateFolder(PathBuf);
 
-/// The exclusive right to order. Released when it is dropped or the process ends.
+/// The exclusive right to order certificates. Released when it is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct OrderLock {
     _file: File,

@@ -276,7 +276,7 @@ impl CertificateManager {
 }
 
 impl ManagedCertificates {
-    /// Returns the first certificate that is due.
+    /// Returns the index of the first certificate that is due to be ordered.
     fn due(&mut self, folder: &CertificateFolder) -> Option<usize> {
         let now_s = config::unix_now_s();
         for wanted in &mut self.wanted {
@@ -332,7 +332,7 @@ fn held(certificate: &Certificate) -> CertificateInfo {
 struct ActiveOrder {
     names: Vec<String>,
     file: PathBuf,
-    /// The history before the order.
+    /// The history of earlier orders for this certificate.
     attempts: OrderHistory,
     directory: String,
     folder: CertificateFolder,

@@ -19,7 +19,7 @@ const AFTER_ISSUED_S: i64 = 3600;
 
 /// The first and the longest delay after failures, in seconds; each delay is twice the one before.
 const UNREACHABLE_S: [i64; 2] = [10, 3600];
-/// Let's Encrypt accepts five failed proofs for a name per hour.
+/// Like `UNREACHABLE_S`, after refusals: Let's Encrypt accepts five failed proofs for a name per hour.
 const REFUSED_S: [i64; 2] = [180, 12 * 3600];
 const LIMITED_S: [i64; 2] = [3600, 24 * 3600];
 
@@ -60,8 +60,8 @@ impl OrderHistory {
         }
     }
 
-    /// Returns the history after another failure; `random` is from 0 to 1. `None` stands for an order in progress,
-    /// which counts as refused in case the process crashes.
+    /// Returns the history after a failure for the reason `why`; `random` is from 0 to 1. If `why` is `None`, the
+    /// order is still in progress: it counts as refused in case the process crashes.
     pub(super) fn failed(
         &self,
         names: &[String],

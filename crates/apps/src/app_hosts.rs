@@ -86,7 +86,7 @@ pub struct AppHosts {
 /// An application on this worker.
 pub(super) struct RunningApp {
     pub(super) bundle: Arc<AppBundle>,
-    /// The runtime of its handlers.
+    /// The runtime that runs the application's handlers.
     pub(super) runtime: HostedRuntime,
     /// The state of the service's lifecycle, if the application is a service.
     pub(super) lifecycle: Option<Lifecycle>,
@@ -614,7 +614,7 @@ fn only_websocket() -> AppResponse {
     }
 }
 
-/// Delivers an answer that the runtime gave after the call that delivered the request had returned.
+/// Queues a late answer for a connection: the call that passed the request to the runtime has already returned.
 pub(super) fn deliver_answer(to: ConnectionId, direct: ImmediateAnswer, shared: &mut Context) {
     let answer = match direct {
         ImmediateAnswer::Handshake(decision) => AppAnswer::Handshake(decision),

@@ -14,7 +14,8 @@ use veche_runtime::PublishGate;
 const CHANNEL_PUBLICATIONS_MAX: usize = 1024;
 const CHANNEL_BYTES_MAX: usize = 4 << 20;
 
-/// The same limits for all channels of a worker together. Above either limit, all publications of scripts are refused.
+/// Maximum number of deferred publications to all channels of a worker; [`BYTES_MAX`] limits their bytes. Above either
+/// limit, all publications of scripts are refused.
 const PUBLICATIONS_MAX: usize = 16_384;
 const BYTES_MAX: usize = 64 << 20;
 

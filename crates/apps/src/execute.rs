@@ -373,8 +373,8 @@ impl AppHosts {
         self.held.push(&channel, payload.to_payload());
     }
 
-    /// Publishes as many deferred publications as the hub accepts, and resumes the sessions that were paused until
-    /// then.
+    /// Publishes as many deferred publications as the hub accepts, and resumes the sessions that were paused because
+    /// of them.
     pub(super) fn publish_deferred(&mut self, shared: &mut Context) {
         if self.held.is_empty() {
             return;

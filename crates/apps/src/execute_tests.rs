@@ -135,7 +135,7 @@ fn publications_that_can_be_taken_do_not_wait_for_others() {
         publish(&mut here, &mut shared, "kept:2");
         assert_eq!(shared.hub.receivers_total(), count);
     }
-    // Retrying the publications of the full channels does not block the other channel either.
+    // Retrying the held publications of `kept:1` and `kept:2` does not block `room:1`.
     here.publish_deferred(&mut shared);
     publish(&mut here, &mut shared, "room:1");
     assert_eq!(shared.hub.receivers_total(), 4);

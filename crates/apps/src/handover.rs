@@ -22,7 +22,7 @@ const RETIREMENT_MS: u64 = 10_000;
 /// The minimum time from the removal of an application until its clients are closed, in milliseconds. It lets
 /// publications of `app.stop` reach them.
 const LAST_WORDS_MS: u64 = 50;
-/// The time after the removal at which the clients are closed even if `app.stop` has not ended, in milliseconds.
+/// The time in milliseconds after an application's removal at which its clients are closed even if `app.stop` runs.
 const LAST_WORDS_MS_MAX: u64 = RETIREMENT_MS / 2;
 
 /// The progress of a removed application's shutdown.

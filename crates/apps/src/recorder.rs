@@ -1,4 +1,4 @@
-//! Records for tests what applications log and publish, in the order in which they do.
+//! Records what applications log and publish, in order, for the tests run by `veche test`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,16 +14,16 @@ const ENTRIES_MAX: usize = 100_000;
 pub enum RecordedEntry {
     /// An application wrote a log line or failed.
     Logged {
-        /// The severity of the line.
+        /// The severity of the log line.
         level: Level,
-        /// The text of the line.
+        /// The text of the log line, or the error.
         text: String,
     },
     /// The test case itself logged a line or received a message.
     Noted {
-        /// The severity of the line.
+        /// The severity of the log line.
         level: Level,
-        /// The text of the line.
+        /// The text of the log line or message.
         text: String,
     },
     /// An application published to a channel.

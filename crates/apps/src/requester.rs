@@ -1,5 +1,5 @@
-//! Requests of applications to the hub and to the API. Each has an id of the same type as a session's, with an index
-//! above those of all connections, so that the reply can be assigned to the application.
+//! Ids for requests of applications to the hub and to the API. Such an id is a [`ConnectionId`] with an index that
+//! no connection has. It identifies the application that gets the reply.
 
 use veche_frontends::AppId;
 use veche_hub::ConnectionId;

@@ -25,7 +25,7 @@ use crate::writer_thread::{Opening, WriterThread};
 pub struct Archive {
     shared: Arc<SharedState>,
     queue_bytes_max: usize,
-    /// `None` once the archive is closed.
+    /// The writer thread; `None` once the archive is closed.
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 

@@ -39,7 +39,7 @@ const PAGE_BYTES: u64 = 8192;
 /// 256 (2 MiB), and at most 1,024 (8 MiB), which bounds the pause.
 const LOG_FRAMES: RangeInclusive<u64> = 256..=1024;
 
-/// Minimum number of free pages kept for reuse: 1 MiB. If a quarter of the file is more, that is
+/// Minimum number of free pages kept for reuse: 1 MiB. If a quarter of the file is more, a quarter is
 /// kept.
 const FREE_PAGES_MIN: u64 = 128;
 
@@ -95,7 +95,7 @@ pub(crate) enum Maintenance {
 }
 
 impl ArchiveDatabase {
-    /// Opens the file in the folder, or creates it.
+    /// Opens the database file in the folder, or creates it.
     pub(crate) fn open(folder: &Path, fsync: FsyncPolicy) -> Result<Self, Error> {
         let failed = |path: &Path, source| Error::Io {
             path: path.into(),
@@ -105,7 +105,7 @@ impl ArchiveDatabase {
         // follow any.
         let folder = fs::canonicalize(folder).map_err(|error| failed(folder, error))?;
         let path = folder.join("history.sqlite");
-        // Created here with private permissions; SQLite gives its log the same mode.
+        // Creates the file with private permissions; SQLite gives its log the same mode.
         for (file, is_made) in [(&path, true), (&wal_path(&path), false)] {
             if is_made || fs::symlink_metadata(file).is_ok() {
                 WriteOptions::private()
@@ -150,15 +150,16 @@ impl ArchiveDatabase {
             self.check_format(application, format, &tables)?;
         }
         if is_new {
-            // Both take effect only before the first page is written, and setting `auto_vacuum` always writes.
+            // `page_size` and `auto_vacuum` take effect only before the first page is written, and setting
+            // `auto_vacuum` always writes.
             self.run(&format!(
                 "pragma page_size = {PAGE_BYTES}; pragma auto_vacuum = incremental;"
             ))?;
         }
         let synchronous = match self.fsync {
             FsyncPolicy::EveryCommit => "full",
-            // SQLite then syncs at checkpoints only. Without these syncs a power cut could damage
-            // old data.
+            // With `normal`, SQLite syncs at checkpoints only. Without these syncs a power cut could
+            // damage old data.
             FsyncPolicy::Interval(_) | FsyncPolicy::Never => "normal",
         };
         let settings = format!(
@@ -190,7 +191,7 @@ impl ArchiveDatabase {
         if are_ours && is_ours && is_known {
             return Ok(());
         }
-        // A damaged byte does not make the file foreign.
+        // An application id with one damaged byte still identifies a file of Veche.
         let is_near_ours = { application.to_be_bytes().into_iter() }
             .zip(i64::from(APPLICATION).to_be_bytes())
             .filter(|(found, byte)| found != byte)
@@ -389,7 +390,7 @@ impl ArchiveDatabase {
             .map_err(|source| explain(&self.path, source))?;
         let row = statement.query_row([], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)));
         let (frames, moved) = row.map_err(|source| explain(&self.path, source))?;
-        // -1 if there is no log yet.
+        // SQLite reports -1 if there is no log yet.
         Ok((frames.max(0).cast_unsigned(), moved.max(0).cast_unsigned()))
     }
 
@@ -411,7 +412,7 @@ impl ArchiveDatabase {
     }
 }
 
-/// Returns the SQL of each table.
+/// Returns the SQL statement that created each table.
 fn tables_of(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("select sql from sqlite_schema order by name")?;
     let texts = statement.query_map([], |row| row.get(0))?;

@@ -12,9 +12,9 @@ use crate::record::{ArchiveRecord, StoredPublication, StoredVersion};
 pub(crate) struct Index {
     streams: HashMap<Arc<str>, IndexedStream, foldhash::fast::RandomState>,
     publications: u64,
-    /// The last row number of a publication.
+    /// The highest row number given to a publication.
     number: u64,
-    /// The last row number of a stream.
+    /// The highest row number given to a stream.
     id: u64,
 }
 
@@ -378,7 +378,7 @@ mod tests {
             ]
         }));
         let plan = index.change_set([trimmed("b", 4), trimmed("a", 3)]);
-        // Rows alternate between the two: 1 and 3 belong to `a`, 2, 4 and 6 to `b`.
+        // Stream `a` has the rows 1 and 3, stream `b` the rows 2, 4 and 6.
         assert_eq!(plan.removed, [(1, 4), (6, 6)]);
         assert!(plan.streams.is_empty());
     }

@@ -19,9 +19,9 @@ pub struct Writer {
     shared: Arc<SharedState>,
     /// The archive's thread, to be woken.
     thread: Thread,
-    /// The last batch submitted.
+    /// The number of the last batch submitted.
     batch: u64,
-    /// The last batch reported as durable.
+    /// The number of the last batch reported as durable.
     reported: u64,
 }
 
@@ -186,7 +186,7 @@ impl WriterLane {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Stops accepting batches. Returns the number of queued ones.
+    /// Stops accepting batches. Returns the number of batches that are still queued.
     pub(crate) fn close(&self) -> u64 {
         let mut queue = self.queue.lock();
         queue.is_closed = true;

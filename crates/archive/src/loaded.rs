@@ -24,7 +24,7 @@ pub struct LoadedStream {
     pub opened_ms: u64,
     /// The offset of the last publication ever stored; 0 before the first.
     pub top: u64,
-    /// The last version of a publication.
+    /// The version of the latest publication that had one.
     pub version: Option<StoredVersion>,
     /// The publications that were not trimmed, by offset.
     pub publications: Vec<StoredPublication>,
@@ -48,7 +48,7 @@ pub enum Warning {
     Cut {
         /// The number of bytes cut off.
         bytes: u64,
-        /// The number of recognisable commits among them.
+        /// The number of recognisable commits in the bytes that were cut off.
         commits: u64,
         /// The number of channels that got new epochs.
         channels: u64,
@@ -75,7 +75,7 @@ pub enum Warning {
         /// The offset of the last lost publication.
         offset: u64,
     },
-    /// The top of a stream is unknown. The stream was dropped, so that it gets a new epoch.
+    /// The last offset of a stream is unknown. The stream was dropped, so that it gets a new epoch.
     #[error("the stream of channel {channel:?} is damaged and was dropped")]
     Stream {
         /// The channel name, as far as it is readable.

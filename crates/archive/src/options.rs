@@ -25,7 +25,7 @@ pub enum FsyncPolicy {
     EveryCommit,
     /// Syncs at this interval: a power cut may lose the data of the last interval.
     Interval(Duration),
-    /// Left to the operating system: a power cut may lose some seconds or some MiB.
+    /// The operating system decides when to sync: a power cut may lose some seconds or some MiB.
     Never,
 }
 

@@ -14,7 +14,7 @@ pub enum ArchiveRecord {
         channel: Arc<str>,
         /// The epoch of the new stream.
         epoch: u64,
-        /// The wall clock in milliseconds.
+        /// The wall-clock time of the start, in milliseconds since 1970.
         at_ms: u64,
     },
     /// A publication was stored. It starts a new stream if the stream is unknown or has another
@@ -51,15 +51,15 @@ pub enum ArchiveRecord {
 pub struct StoredPublication {
     /// The offset in the stream.
     pub offset: u64,
-    /// When it was published, by the wall clock in milliseconds.
+    /// The wall-clock time of the publication, in milliseconds since 1970.
     pub at_ms: u64,
     /// The kind of the payload: a number interpreted only by the hub.
     pub kind: u8,
-    /// The data as published, opaque here.
+    /// The data as published. The archive does not interpret it.
     pub payload: Bytes,
     /// The version of the state, if the publisher sent one.
     pub version: Option<StoredVersion>,
-    /// Further data of the hub, opaque here.
+    /// Further data of the hub. The archive does not interpret it.
     pub extra: Option<Bytes>,
 }
 
@@ -67,7 +67,7 @@ pub struct StoredPublication {
 /// refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredVersion {
-    /// Increases with each state.
+    /// The number of the state within `epoch`; a newer state has a higher number.
     pub number: u64,
     /// The version epoch; numbers are comparable only within one epoch.
     pub epoch: Option<Arc<str>>,

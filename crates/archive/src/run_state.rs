@@ -18,26 +18,28 @@ use crate::options::FsyncPolicy;
 
 const FILE: &str = "run";
 
-/// Length of the file in bytes: long enough for all texts, and within one sector.
+/// Length of the `run` file in bytes: long enough for all texts, and within one sector.
 const TEXT_BYTES: usize = 63;
 
-/// Maximum length in bytes; a longer file was not written by this program.
+/// Maximum length of the `run` file in bytes; a longer file was not written by this program.
 const TEXT_BYTES_MAX: u64 = 4096;
 
 /// The file with Linux's id of the current boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Content of the file if each commit is synced.
+/// Follows the boot id in the `run` file if each commit is synced.
 const COMMITTING: &str = "commit";
 
-/// Content for an unknown boot; no boot has this id.
+/// Replaces the boot id in the `run` file if that id can't be read. No boot has this id.
 const UNKNOWN: &str = "unknown";
 
-/// Content while the archive is closed.
+/// Content of the `run` file while the archive is closed.
 const ENDED: &str = "ended";
 
-/// Content if epochs are to be renewed, or the database is to be set aside.
+/// Content of the `run` file if epochs are to be renewed.
 const RENEW: &str = "renew";
+
+/// Content of the `run` file if the database is to be set aside.
 const DAMAGED: &str = "damaged";
 
 /// Returns Linux's id of the current boot. `None` if it can't be read, as in a sandbox: read it before entering one.
@@ -53,9 +55,9 @@ pub fn boot_id() -> Option<String> {
 pub(crate) enum LastRun {
     /// All data reported as durable is present.
     Whole,
-    /// The machine went down: data reported as durable may be lost. An unknown boot counts as a different one.
+    /// The machine went down: data reported as durable may be lost. If the boot ID is unknown, a reboot is assumed.
     Lost,
-    /// The content was restored from elsewhere: [`renew_epochs`](crate::renew_epochs).
+    /// The operator has called [`renew_epochs`](crate::renew_epochs), for example after restoring a backup.
     Renew,
     /// The database was readable, but not writable.
     Damaged,
@@ -90,7 +92,7 @@ pub(crate) fn begin(folder: &Path, boot: Option<&str>, fsync: FsyncPolicy) -> io
     File::open(folder)?.sync_all()
 }
 
-/// Records that everything is on disk.
+/// Records in the `run` file that all data is on disk.
 pub(crate) fn end(folder: &Path) {
     // If this fails, the next boot renews the epochs, which is safe.
     let _ = write(folder, ENDED);
@@ -153,7 +155,7 @@ impl Renewal {
     /// Returns the new epoch, which has the same number of bits.
     pub(crate) fn apply(self, epoch: u64) -> u64 {
         match epoch ^ u64::from(self.0.get()) {
-            // Zero means that no position is known.
+            // An epoch of zero would mean that no position is known.
             0 => 2,
             other => other,
         }

@@ -9,19 +9,19 @@ use parking_lot::Mutex;
 pub struct ArchiveStats {
     /// Number of committed records.
     pub records: u64,
-    /// Committed payloads and extra data in bytes.
+    /// Total size of the committed payloads and of the extra data stored with them, in bytes.
     pub bytes: u64,
     /// Number of commits, each of one group of batches.
     pub commits: u64,
-    /// Syncs required by the policy; checkpoints sync in addition.
+    /// Number of syncs that the fsync policy requires; checkpoints sync in addition.
     pub fsyncs: u64,
-    /// Checkpoints: the log was moved into the tables.
+    /// Number of checkpoints, each of which moved the log into the tables.
     pub checkpoints: u64,
     /// Records without effect, such as an offset that was stored already.
     pub ignored: u64,
     /// Number of failed attempts to write.
     pub errors: u64,
-    /// Bytes that wait to be committed, for all writers.
+    /// Number of bytes that wait to be committed, summed over all writers.
     pub queue_bytes: u64,
     /// Current number of streams.
     pub streams: u64,

@@ -16,7 +16,7 @@ const ROUNDS_MAX: u32 = 1 << 20;
 /// The part of a log after its last valid commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WalTail {
-    /// The length in bytes.
+    /// The length of this part of the log in bytes.
     pub(crate) bytes: u64,
     /// The number of complete frames that end a commit.
     pub(crate) commits: u64,
@@ -79,7 +79,7 @@ impl WalTail {
     }
 }
 
-/// Truncates a log after that many frames, which needs no disk space.
+/// Truncates a log after `frames` frames, which needs no disk space.
 pub(crate) fn cut(path: &Path, frames: u64, page_bytes: u64) -> io::Result<()> {
     let end = match frames {
         // Without valid frames the header is removed too, since it may be damaged as well.

@@ -33,7 +33,8 @@ pub(crate) struct WriterThread {
     fsync: FsyncPolicy,
     boot: Option<String>,
     retry: Duration,
-    /// `None` after an error that may be specific to the open file: the next attempt reopens it.
+    /// The open database; `None` after an error that may be specific to the open file, which the next
+    /// attempt reopens.
     database: Option<ArchiveDatabase>,
     index: Index,
     /// Changes found necessary while the archive was opened; `None` once they are written.
@@ -70,7 +71,7 @@ struct Group {
     bytes: usize,
 }
 
-/// The share of one lane in a group.
+/// The part of a group that consists of the batches of one lane.
 struct LanePart {
     lane: Arc<WriterLane>,
     /// Number of the lane's last batch in the group.
@@ -110,7 +111,8 @@ impl WriterThread {
         log
     }
 
-    /// Writes the changes of the opening. If the disk is full, this is retried before anything is reported as durable.
+    /// Writes the changes found necessary while the archive was opened. If the disk is full, retries this
+    /// before anything is reported as durable.
     ///
     /// # Errors
     /// The archive is damaged.
@@ -128,7 +130,7 @@ impl WriterThread {
         }
     }
 
-    /// Writes the changes of the opening unless they are written already.
+    /// Writes the changes found necessary while the archive was opened, unless they are written already.
     fn open(&mut self) -> Result<(), Error> {
         let Some(opening) = self.opening.take() else {
             return Ok(());
@@ -206,8 +208,8 @@ impl WriterThread {
         }
         let reason = self.shared.counters.last_error.lock().clone();
         let closed = match self.database.take() {
-            // The changes of the opening are not written, so the next start must find the database
-            // unchanged.
+            // The changes found necessary at the opening are not written, so the next start must find
+            // the database unchanged.
             Some(_) if self.opening.is_some() => Ok(()),
             Some(database) => database.close().inspect(|()| {
                 if unwritten == 0 {
@@ -402,7 +404,7 @@ impl WriterThread {
         }
     }
 
-    /// Stops accepting batches. Returns the number of remaining ones.
+    /// Stops accepting batches. Returns the number of batches that are not written.
     fn close_lanes(&self) -> u64 {
         self.shared
             .lanes

@@ -292,7 +292,7 @@ fn the_disk_is_asked_once_in_an_interval() {
     let mut worker = Worker::new(&archive);
     let batch = worker.append(vec![published("a", 1, 1, "x")]);
     worker.wait(batch);
-    // No further batch arrives, yet this one is synced after the interval.
+    // The batch is synced after the interval, although no further batch arrives.
     while archive.stats().fsyncs == 0 {
         std::thread::yield_now();
     }
@@ -396,7 +396,7 @@ fn a_machine_crash_renews_epochs() {
         };
         assert_eq!(epoch != 7, is_renewed);
         assert_eq!(warnings.len(), usize::from(is_renewed));
-        // The new run is recorded, so later starts renew nothing.
+        // The new run is recorded, so later starts renew no epochs.
         let next = vec![published("chat:1", epoch, 2, "two")];
         let (found, warnings) = write(&folder, fsync, next);
         assert_eq!((found, warnings), (vec![(epoch, 1)], vec![]));

@@ -1,4 +1,4 @@
-//! Damaged files: torn ends, flipped bytes.
+//! Tests archives with damaged files: torn ends and flipped bytes.
 
 mod support;
 
@@ -39,7 +39,7 @@ fn archive_with_log(name: &str, batches: u64) -> (Folder, Vec<Model>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TailState {
     Nothing,
-    /// The end was an incomplete commit.
+    /// The log ended with an incomplete commit.
     Torn,
     /// Commits were lost, and all epochs are new.
     Lost,
@@ -197,7 +197,7 @@ fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bo
     !is_whole
 }
 
-/// An archive with everything in its tables, and the offset of the given bytes in the file.
+/// Returns an archive whose tables hold all `records`, and the offset of `words` in its file.
 fn archive_with_tables(name: &str, records: Vec<ArchiveRecord>, words: &[u8]) -> (Folder, usize) {
     let folder = Folder::new(name);
     let (archive, _) = open(&folder, FsyncPolicy::Never);
@@ -328,7 +328,7 @@ fn no_damage_makes_it_panic() {
     }
 }
 
-/// A closed archive with free pages, and the offset of the pointer to the first of them.
+/// Returns a closed archive with free pages, and the offset of the pointer to the first free page.
 fn archive_with_free_pages(name: &str) -> (Folder, usize) {
     let folder = Folder::new(name);
     let (archive, _) = open(&folder, FsyncPolicy::Never);

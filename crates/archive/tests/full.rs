@@ -325,7 +325,7 @@ fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
             assert!(batch < 4_000, "it is never full");
             thread::yield_now();
         }
-        // Each of these batches wakes the thread.
+        // Each appended batch wakes the thread that writes the log.
         for _ in 0..50 {
             let record = published("a", 1, batch + 1, "x");
             batch = worker.writer.append(vec![record]).expect("room for it");
@@ -351,13 +351,13 @@ fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
     ));
 }
 
-/// The start can't record that the archive is open: the next attempt follows a pause or a commit.
+/// Recording that the archive is open fails at the start. The next attempt follows after a pause or a commit.
 #[test]
 fn a_failed_start_is_tried_again_after_a_pause() {
     if let Some(folder) = env::var_os(FOLDER) {
         let (archive, _) = veche_archive::open(Path::new(&folder), &patient()).expect("a start");
         let mut worker = Worker::new(&archive);
-        // Each of these batches wakes the thread but adds nothing that has to be written.
+        // Each empty batch wakes the thread that writes the log, but adds nothing that has to be written.
         for _ in 0..50 {
             let batch = worker.append(Vec::new());
             worker.wait(batch);

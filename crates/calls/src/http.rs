@@ -25,7 +25,7 @@ pub struct HttpRequest {
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body; may be empty.
     pub body: Vec<u8>,
-    /// The time limit for the complete response; with `is_stream` for its head, and for each read of its body.
+    /// The time limit for the complete response; with `is_stream`, for its head and for each read of its body.
     pub timeout: Duration,
     /// The time limit for resolving, connecting and TLS together.
     pub connect_timeout: Duration,

@@ -126,9 +126,9 @@ pub enum CallReply {
 /// The error of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallError {
-    /// The kind, for programs.
+    /// The kind of the error, which scripts can check.
     pub kind: CallErrorKind,
-    /// The message, for people.
+    /// The error message, for people.
     pub words: String,
 }
 
@@ -152,7 +152,7 @@ pub enum CallErrorKind {
 }
 
 impl CallErrorKind {
-    /// All kinds in order.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::Timeout,
         Self::PoolFull,

@@ -170,7 +170,7 @@ pub enum RedisReply {
 /// A message of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisMessage {
-    /// The channel that it was published to.
+    /// The channel to which the message was published.
     pub channel: Vec<u8>,
     /// The pattern that matched, if the subscription is by patterns.
     pub pattern: Option<Vec<u8>>,

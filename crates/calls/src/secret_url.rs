@@ -46,9 +46,9 @@ pub fn masked(url: &str) -> String {
     let authority_ends = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let user_ends = match rest[..authority_ends].rfind('@') {
         Some(at) => Some(at),
-        // The password may contain an unescaped `/`, `?` or `#`, so that the authority seems to end
-        // within it. Then the last "@" ends the user information. But the path of a web page may
-        // contain an "@" too, so there this is assumed only if the seeming port is not a number.
+        // A password with an unescaped `/`, `?` or `#` seems to end the authority. Then the last "@"
+        // ends the user information. Paths of web pages may contain an "@" too, so a web URL counts
+        // as such a case only if what follows its host is neither empty nor a numeric port.
         None if !is_web || !has_port_or_none(&rest[..authority_ends]) => rest.rfind('@'),
         None => None,
     };

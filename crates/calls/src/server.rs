@@ -13,7 +13,7 @@ pub struct ServerAccount {
     pub user: Option<String>,
     /// The password of the account, if any.
     pub password: Option<Secret>,
-    /// The protection of the connection.
+    /// Whether the connection uses TLS, and which authorities are trusted.
     pub tls: TlsMode,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The protection of a connection.
+/// Whether a connection uses TLS, and which authorities it trusts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TlsMode {
     /// TLS is off; the default mode.

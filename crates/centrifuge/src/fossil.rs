@@ -20,7 +20,7 @@ const BLOCK: usize = 16;
 /// Maximum number of blocks compared per position.
 const CANDIDATES_MAX: usize = 8;
 
-/// Table entry without a block.
+/// Marks a table entry that refers to no block.
 const NONE: u32 = u32::MAX;
 
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
@@ -166,7 +166,7 @@ impl<'a> BlockIndex<'a> {
             first: vec![NONE; count.next_power_of_two()],
             next: vec![NONE; count],
         };
-        // Blocks are added from the last to the first, so that a lookup finds the first ones first.
+        // Blocks are added from the last to the first, so that a lookup finds earlier blocks first.
         for block in (0..count).rev() {
             let bytes = &old[block * BLOCK..][..BLOCK];
             let slot = blocks.slot(hash_of(bytes));
@@ -220,7 +220,7 @@ impl<'a> BlockIndex<'a> {
 
 const FACTOR: u32 = 0x0100_0193;
 
-/// The factor of a block's oldest byte.
+/// The factor with which a block's oldest byte counts in the rolling hash.
 const FACTOR_OLDEST: u32 = FACTOR.wrapping_pow(BLOCK as u32 - 1);
 
 fn hash_of(block: &[u8]) -> u32 {

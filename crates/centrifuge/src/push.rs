@@ -134,7 +134,7 @@ impl Message for Direct<'_> {
     }
 }
 
-/// A connect result as a push: the same fields with other numbers.
+/// A connect result as a push: the same fields with other Protobuf field numbers.
 struct Connect<'m>(&'m ConnectResult<'m>);
 
 impl Message for Connect<'_> {

@@ -22,7 +22,7 @@ pub struct DecodeLimits {
 }
 
 impl Default for DecodeLimits {
-    /// 64 KiB, as in Centrifugo, and as many commands as that may reasonably contain.
+    /// Permits 64 KiB, as Centrifugo does, and 1024 commands, which a message of that size may reasonably contain.
     fn default() -> Self {
         Self {
             message_bytes_max: 64 * 1024,
@@ -78,7 +78,7 @@ impl Encoding {
             Self::Json => json::one(text(message)?)?,
             Self::Protobuf => protobuf::message(message)?,
         };
-        // A command needs an id, so one is assigned to validate the request like one in a command.
+        // The request is validated as part of a command, which needs an id.
         let mut draft = CommandBuilder {
             id: 1,
             ..CommandBuilder::default()

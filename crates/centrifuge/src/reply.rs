@@ -36,7 +36,7 @@ pub enum Outcome<'a> {
     History(HistoryResult<'a>),
     /// The answer to a ping.
     Ping,
-    /// The result of the method.
+    /// The result of an RPC method.
     Rpc(RpcResult<'a>),
     /// A new expiry of the connection.
     Refresh(RefreshResult<'a>),

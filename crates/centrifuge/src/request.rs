@@ -215,7 +215,7 @@ pub struct SendRequest<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct RpcRequest<'a> {
-    /// The data of the call.
+    /// The data of the method call.
     #[serde(borrow, deserialize_with = "json::data")]
     pub data: Option<PublicationData<'a>>,
     /// The name of the method.

@@ -225,7 +225,7 @@ fn commands_for_the_application() {
             }),
         ),
     );
-    // An id is unnecessary here, but harmless.
+    // A `send` command needs no id, but may have one.
     check(
         r#"{"id":6,"send":{}}"#,
         (6, ClientRequest::Send(SendRequest::default())),
@@ -273,7 +273,7 @@ fn pings_and_pongs() {
         request: ClientRequest::Pong,
     }];
     assert_eq!(read(Encoding::Protobuf, &[0]), pong);
-    // Unknown fields, which a later version may add.
+    // Unknown fields are ignored, since a later version of the protocol may add fields.
     assert_eq!(read(Encoding::Json, br#" { "x" : [{}] } "#), pong);
     assert_eq!(read(Encoding::Protobuf, &[3, 0xa2, 0x06, 0]), pong);
     assert_eq!(read(Encoding::Json, br#"{"id":0,"connect":null}"#), pong);
@@ -326,7 +326,7 @@ fn many_commands_come_in_one_message_with_any_white_space() {
     assert_eq!(read(Encoding::Json, b""), []);
     assert_eq!(read(Encoding::Json, b" \n\n"), []);
     assert_eq!(read(Encoding::Protobuf, b""), []);
-    // JSON indented over several lines, as from an editor.
+    // A command is accepted as JSON that is indented over several lines, as from an editor.
     let spread =
         b"{\n  \"id\": 3,\n  \"publish\": {\n    \"data\": {\n      \"a\": 1\n    }\n  }\n}\n";
     let data = read(Encoding::Json, spread)[0].request.data();

@@ -1,4 +1,4 @@
-//! Tag filters: what they match, the same in both encodings, and invalid ones.
+//! Tests which tags a filter matches, equally in both encodings, and which filters are invalid.
 
 mod oracle;
 
@@ -9,7 +9,7 @@ use veche_centrifuge::{
     FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX, FilterError, PublicationData, TagsFilter,
 };
 
-/// Decodes a filter from both encodings.
+/// Decodes a filter from both encodings, and checks that the results are equal.
 #[track_caller]
 fn read(filter: &Value) -> Result<TagsFilter, FilterError> {
     let text = filter.to_string();

@@ -155,7 +155,7 @@ fn values_have_their_fields_types() {
     assert_eq!(subscribe(&[0x1a, 0]), MalformedMessage::Field { field: 3 });
     assert_eq!(subscribe(&[0x68, 0]), MalformedMessage::Field { field: 13 });
     assert_eq!(subscribe(&[0x0a, 2, 0xc3, 0x28]), MalformedMessage::Utf8);
-    // A limit over 32 bits: field 7 of a history request, which is field 10.
+    // A limit over 32 bits: field 7 of a history request, which is field 10 of a command.
     let limit = [10, 0x08, 1, 0x52, 6, 0x38, 0x80, 0x80, 0x80, 0x80, 0x08];
     check(Protobuf, &limit, MalformedMessage::Field { field: 7 });
 }
@@ -228,7 +228,7 @@ fn data_are_nested_as_deep_as_allowed() {
         publish(&deep(DEPTH_MAX + 1)).as_bytes(),
         MalformedMessage::TooDeep,
     );
-    // Skipped fields use no stack either.
+    // Deep nesting uses no stack, neither in data nor in skipped fields.
     let limits = DecodeLimits {
         message_bytes_max: usize::MAX,
         ..DecodeLimits::default()
@@ -246,7 +246,7 @@ fn data_are_nested_as_deep_as_allowed() {
             assert!(command.request.data().is_none());
         }
     }
-    // A filter of filters, nested.
+    // Filters that are nested 20,000 deep.
     let mut filter = Vec::new();
     for _ in 0..20_000 {
         let mut outer = vec![0x32];

@@ -436,7 +436,7 @@ fn with_deltas_json_data_are_a_string() {
         let mut pushes = oracle::all_of_protobuf::<oracle::Push>(&out);
         pushes.remove(0).r#pub.unwrap()
     };
-    // Whole data with deltas: a JSON string that contains the JSON form of the data.
+    // If deltas are negotiated, whole data are sent as a JSON string that contains their JSON form.
     let object = PublicationData::Json("{\n\"a\":\"b\\\\\"}");
     let whole = json(object, DeltaKind::Whole);
     assert_eq!(
@@ -449,7 +449,7 @@ fn with_deltas_json_data_are_a_string() {
         whole,
         r#"{"channel":"c","pub":{"data":"\"a\\\"b\\\\\\n\\u0001\"","offset":2}}"#
     );
-    // As decoded by a client: a JSON string that contains the text's JSON form.
+    // A client decodes a JSON string, which contains the text's JSON form.
     let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
     let content = read["pub"]["data"].as_str().unwrap();
     let mut form = Vec::new();
@@ -461,7 +461,7 @@ fn with_deltas_json_data_are_a_string() {
     );
     assert_eq!(wire(text, DeltaKind::Whole).data, text.bytes());
     assert!(!wire(text, DeltaKind::Whole).delta);
-    // A delta as text.
+    // A delta that is valid UTF-8 is sent as text.
     let patch = PublicationData::Text("6\n6:{\"a\":2;");
     assert_eq!(
         json(patch, DeltaKind::Patch),

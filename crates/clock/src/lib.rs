@@ -18,7 +18,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns the milliseconds of the same clock, which all processes of a machine share.
+/// Returns the milliseconds of the monotonic clock, which all processes of a machine share.
 #[must_use]
 pub fn monotonic_ms() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -37,7 +37,7 @@ impl Clock {
         Self(now())
     }
 
-    /// Returns the milliseconds since its creation.
+    /// Returns the milliseconds since the clock's creation.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         let since: Duration = now().saturating_duration_since(self.0);

@@ -52,7 +52,7 @@ pub enum AccountError {
 /// An access right to a file or folder, as a bit of its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessRight {
-    /// Search a folder, which opening a file in it requires.
+    /// Search a folder. This right is needed to open a file in the folder.
     Enter = 0o1,
     /// Write to a file, or create files in a folder.
     Write = 0o2,
@@ -106,7 +106,7 @@ impl Account {
         };
         let uid = uid.ok_or_else(|| unknown("user", user))?;
         let gid = match group {
-            // By convention, a number without an entry has the group of the same number.
+            // By convention, a user id without an entry in /etc/passwd has the group of the same number.
             None => own_gid.unwrap_or(uid),
             Some(group) => match number_or_line(group, &read("/etc/group")?) {
                 AccountLookup::Number(gid) => Some(gid),

@@ -6,14 +6,14 @@ use sha2::{Digest as _, Sha256};
 
 use super::types::{CertificateOrigin, Config};
 
-/// `[acme]`: an account with an authority.
+/// `[acme]`: an account with a certificate authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeConfig {
     /// The URL of the authority's directory (RFC 8555 section 7.1.1); always `https`.
     pub directory: String,
     /// The contact addresses for the authority, with `mailto:`.
     pub contact: Vec<String>,
-    /// The folder that contains the folder of each authority.
+    /// The folder that contains one folder for each certificate authority.
     pub cache: PathBuf,
     /// The certificates to trust for the authority's own server, if not those of the system.
     pub ca: Option<PathBuf>,
@@ -38,7 +38,7 @@ impl AcmeConfig {
     /// with the same name.
     pub fn file(&self, names: &[String]) -> PathBuf {
         let first = names.first().map_or("", String::as_str);
-        // File names are shorter than the longest host names.
+        // File names can't be as long as the longest host names.
         let first: String = first.chars().take(200).collect();
         let mut digest = Sha256::new();
         for name in names {

@@ -10,7 +10,8 @@ pub const AGREED: &str =
 /// The part of a setting that nodes have to share.
 enum Agreement {
     Value,
-    /// Whether it is set. Nodes may send events to different URLs, for example to a back end on the same machine.
+    /// Only whether the setting is present. Nodes may send events to different URLs, for example to a back end on
+    /// the same machine.
     Presence,
     Nothing,
 }

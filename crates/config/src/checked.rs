@@ -1,7 +1,7 @@
-//! From raw values to a [`Config`]: rules across values, and warnings about risky ones.
+//! Converts raw values to a [`Config`]: checks rules across several values, and warns about risky values.
 //!
-//! Continues after each problem, and skips values that already have one. It accesses the machine only through
-//! [`Environment`], for files, folders, certificates and secrets.
+//! Checking continues after each problem, and skips values that already have a problem. It accesses the machine only
+//! through [`Environment`], for files, folders, certificates and secrets.
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -278,7 +278,7 @@ fn settings(tables: &[RawTable], problems: &Problems<'_>) -> Vec<super::effectiv
     tables.iter().flat_map(of_table).collect()
 }
 
-/// Collects problems and warnings while the parts are built; a part with a problem is `None`.
+/// Collects problems and warnings while the parts of the configuration are built. A part with a problem is `None`.
 struct Checker<'c> {
     problems: Problems<'c>,
     warnings: Vec<Problem>,
@@ -395,7 +395,7 @@ impl Checker<'_> {
         (self.problems.count() == before).then_some(server)
     }
 
-    /// Returns the user and group of processes.
+    /// Returns the user and group that the section's processes run as.
     fn run_as(&mut self, table: &RawTable) -> Option<RunAs> {
         if table.has("group") && !table.has("user") {
             let message = "group: requires user, which is not set";
@@ -518,7 +518,7 @@ impl Checker<'_> {
     }
 
     fn check_admin_listener(&mut self, table: &RawTable, listeners: &[listeners::CheckedListener]) {
-        // A listener with an invalid role counts as well: it may have been meant to be internal.
+        // A listener with an invalid role counts as internal, since that may have been the intention.
         let may_be =
             |role: Option<ListenerRole>| role.is_none_or(|role| role == ListenerRole::Internal);
         if self.has_admin && !listeners.iter().any(|listener| may_be(listener.role)) {
@@ -629,7 +629,7 @@ fn size(table: &RawTable, name: &str) -> u64 {
 fn word(table: &RawTable, name: &str) -> &'static str {
     match table.value(name) {
         Some(DirectiveValue::Word(word)) => word,
-        // `"off"` as a log level.
+        // The value `"off"` of a log level is parsed as `Off`, not as a word.
         Some(DirectiveValue::Off) => "off",
         _ => "",
     }

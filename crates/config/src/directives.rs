@@ -33,7 +33,7 @@ impl Section {
     }
 }
 
-/// Returns all rows in the order of the reference.
+/// Returns all directives in the order of the reference.
 pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
     SERVER
         .iter()

@@ -23,7 +23,7 @@ pub(crate) struct Setting {
     pub(super) directive: &'static Directive,
     /// The index of a repeated section; 0 otherwise.
     pub(super) index: usize,
-    /// `None` if it is neither set nor has a default.
+    /// `None` if the directive is neither set nor has a default.
     pub(super) value: Option<DirectiveValue>,
     pub(super) origin: ValueOrigin,
 }
@@ -152,7 +152,7 @@ impl EffectiveConfig {
             match new.find(setting.directive, setting.index) {
                 Some(other) if other.value == setting.value => {}
                 Some(_) => changes.note(setting.directive, setting.title()),
-                // The section was removed: reported once, by the directive that names it.
+                // If the section was removed, only the directive that names the section reports this.
                 None if setting.names_section() => {
                     changes.note(
                         setting.directive,

@@ -1,4 +1,4 @@
-//! The engine of channels, as configured.
+//! The configuration of the engine, which orders and stores channels.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Sentinels {
     pub primary: String,
     /// Hosts and ports of the Sentinels after the first.
     pub others: Vec<(String, u16)>,
-    /// The user of the Sentinels, which may differ from that of the servers.
+    /// The user name at the Sentinels, which may differ from the user name at the Redis servers.
     pub user: Option<String>,
     /// The password of the Sentinels' user.
     pub password: Option<Secret>,
@@ -30,7 +30,8 @@ pub struct Sentinels {
 /// The Redis that orders and stores channels for all servers with the same prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisEngine {
-    /// The server, or the first Sentinel.
+    /// The address and the database of the Redis server. With Sentinels, the address is that of the
+    /// first Sentinel.
     pub keyspace: Arc<RedisDatabase>,
     /// The Sentinels that are asked for the current primary; `None` without Sentinels.
     pub sentinels: Option<Sentinels>,

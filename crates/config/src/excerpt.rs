@@ -67,7 +67,7 @@ fn assignment_at<'t>(lines: &[&'t str]) -> (Option<Section>, &'t str) {
         {
             name = before.trim_end();
         } else if index + 1 == lines.len() {
-            // A line without "=" is either a mistake itself or continues the value above.
+            // A line without "=" is either a mistake itself or continues the value of an earlier line.
             let word = line.split([' ', ':']).next().unwrap_or_default();
             if is_name(word) {
                 name = word;

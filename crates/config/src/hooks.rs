@@ -24,7 +24,7 @@ pub struct HooksConfig {
     pub headers: Vec<String>,
     /// Headers that a client may set in its connect command.
     pub client_headers: Vec<String>,
-    /// Concurrent requests of one kind; further ones queue.
+    /// Maximum number of concurrent requests of one kind; further requests are queued.
     pub concurrency: u32,
     /// Maximum number of requests of one kind that wait for a response.
     pub waiting: u32,

@@ -9,14 +9,14 @@ use veche_frontends::rate::Rate;
 use veche_jwt::{ClaimRules, Keys, SECRET_BYTES_MIN};
 use veche_terminal::plain;
 
-/// `[jwt]` or `[subscription_jwt]`: tokens of one issuer.
+/// `[jwt]` or `[subscription_jwt]`: how tokens of one issuer are verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtConfig {
     /// The keys that tokens are verified with.
     pub keys: KeySource,
     /// The previous secret, during a rotation.
     pub previous: Option<PreviousSecret>,
-    /// Whether a secret shorter than its digest is rejected.
+    /// Whether a secret shorter than the digest of its algorithm is rejected.
     pub refuses_short_secrets: bool,
     /// The claims that a token has to have.
     pub rules: ClaimRules,
@@ -27,9 +27,9 @@ pub struct JwtConfig {
 /// The previous secret, which remains valid for a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreviousSecret {
-    /// The source of the secret.
+    /// The source of the previous secret.
     pub keys: KeySource,
-    /// The end of its validity in seconds since 1970; `None`: no end.
+    /// The time in seconds since 1970 until which the previous secret is valid; `None`: no limit.
     pub until_s: Option<u64>,
 }
 
@@ -162,7 +162,7 @@ pub struct IdentityHookConfig {
     pub cache_time: Option<Duration>,
     /// Maximum number of cached responses.
     pub cache_entries: u32,
-    /// Concurrent requests to the back end; further ones queue.
+    /// Maximum number of concurrent requests to the back end; further requests queue.
     pub concurrency: u32,
     /// Maximum number of handshakes and requests that wait for a response.
     pub waiting: u32,

@@ -1,13 +1,13 @@
-//! `[limits]`: bounds for one client, and for all of them.
+//! `[limits]`: limits of each client, and of all clients together.
 
 use std::time::Duration;
 
 use veche_frontends::rate::Rate;
 
-/// `[limits]`: limits of single clients and of all together. In each `Option`, `None` is "off".
+/// `[limits]`: limits of each client, and of all clients together. In each `Option`, `None` is "off".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitsConfig {
-    /// Whether channels of unknown namespaces are errors.
+    /// Whether a channel of an unknown namespace is an error.
     pub refuses_unknown_namespaces: bool,
     /// The limit of concurrent connections.
     pub connections: ConnectionCap,

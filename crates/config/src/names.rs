@@ -26,7 +26,7 @@ pub struct RoutePath {
 pub enum Segment {
     /// A segment that a request's path must have literally.
     Literal(String),
-    /// `:name`: any one segment, passed on under that name.
+    /// `:name`: matches any single segment, and passes it to the handler under this name.
     Parameter(String),
 }
 
@@ -46,7 +46,7 @@ impl RoutePath {
             let is_last = pieces.peek().is_none();
             match piece {
                 "*" if is_last => prefix = true,
-                // "/" itself, and a trailing slash, which makes a different path.
+                // The path is "/", or ends in a slash, which makes a different path.
                 "" if is_last => segments.push(Segment::Literal(String::new())),
                 "" => return Err("the path has two slashes in a row".to_owned()),
                 _ if piece.contains('*') => {
@@ -67,7 +67,7 @@ impl RoutePath {
         })
     }
 
-    /// Returns the path as written in the file.
+    /// Returns the path as written in the configuration.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -357,18 +357,18 @@ pub enum IdentitySource {
     Header(String),
     /// A field of the client's certificate, which the listener must have verified.
     Certificate(CertificateField),
-    /// A token, by `[jwt]`; anonymous clients may be allowed.
+    /// A token, verified as configured in `[jwt]`. Clients without a token may be allowed as anonymous.
     Token(Anonymous),
-    /// The back end behind a URL, by `[identity_hook]`.
+    /// The answer of the back end at this URL, requested as configured in `[identity_hook]`.
     Hook(SecretUrl),
-    /// A name and a password, verified by a PAM service, by `[pam]`.
+    /// A name and a password, verified by this PAM service as configured in `[pam]`.
     Pam(PamService),
 }
 
 /// The part of a certificate that is the user's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateField {
-    /// The first of the following that the certificate has.
+    /// The first of the fields below that the certificate has, in the order of this list.
     Any,
     /// The subject's common name.
     CommonName,

@@ -31,7 +31,7 @@ enum FieldSource {
     Nothing,
     /// A value of the server, which needs no escaping.
     Own(String),
-    /// A value from outside.
+    /// A value from outside the server, which is escaped.
     Text(String),
     Number(u64),
     /// Milliseconds, written as seconds.
@@ -189,7 +189,7 @@ pub enum Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplatePart {
     Words(String),
-    /// The index in [`FIELDS`], and whether it is inside quotation marks.
+    /// A field: its index in [`FIELDS`], and whether it is inside quotation marks.
     Field(usize, bool),
 }
 
@@ -416,7 +416,7 @@ mod tests {
             line("$remote_user", &entry),
             r"a\x0A\x22b\x22\x20\x5C\x20\x1B[2J\xC2\x9B31m\x20\xC3\xA9\xE2\x80\xAE"
         );
-        // A space separates unquoted fields, so it is escaped there.
+        // Spaces separate unquoted fields, so a space within an unquoted field is escaped.
         assert_eq!(line("$uri", &entry).split(' ').count(), 1);
         let value: Value = serde_json::from_str(&line("json", &entry)).expect("JSON");
         assert_eq!(value["remote_user"], bad);
@@ -434,7 +434,7 @@ mod tests {
         assert!(error("costs 5 $").starts_with("unknown field $"));
     }
 
-    /// The table of the guide, generated from [`FIELDS`].
+    /// Checks that the reference page of the fields is the one generated from [`FIELDS`].
     #[test]
     fn the_reference_lists_every_field() {
         let mut page = String::from(

@@ -1,4 +1,4 @@
-//! Checks of complete files: configurations with the exact lines that they produce.
+//! Tests complete configuration files, and the exact lines that report their problems.
 
 use std::path::Path;
 use std::time::Duration;
@@ -97,7 +97,7 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
     )
 }
 
-/// The time of the certificate checks.
+/// The time of the certificate checks, in seconds since 1970.
 const NOW_S: i64 = 1_800_000_000;
 
 /// Returns the facts of the test certificates, by file name; other certificates don't exist.
@@ -565,7 +565,7 @@ fn the_control_socket_is_found_in_a_file_with_errors() {
     }
 }
 
-/// Random files, and valid files with random changes: a report or a configuration, never a panic.
+/// Random files, and valid files with random changes, yield a report or a configuration, never a panic.
 #[test]
 fn no_file_makes_it_panic() {
     let mut random = fastrand::Rng::with_seed(2);

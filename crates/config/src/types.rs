@@ -301,7 +301,7 @@ pub struct ListenerTls {
 /// The origin of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateOrigin {
-    /// Existing files of a chain and its key.
+    /// Existing PEM files with a certificate chain and its key.
     Files(PairFiles),
     /// Ordered and renewed by ACME.
     Acme(AcmeCertificate),
@@ -319,7 +319,7 @@ pub struct PairFiles {
 /// The requirements for client certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificates {
-    /// The PEM file of the CA certificates that sign them.
+    /// The PEM file of the CA certificates that sign client certificates.
     pub ca: PathBuf,
     /// Whether clients without a certificate are rejected.
     pub is_required: bool,
@@ -328,11 +328,11 @@ pub struct ClientCertificates {
 /// The role of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenerRole {
-    /// Browsers and other clients: HTTP and WebSocket by the routes.
+    /// Serves browsers and other clients: HTTP and WebSocket, as the routes define.
     Public,
-    /// The back end and operators: `/api/*`, `/health`, `/metrics`, and routes that name it.
+    /// Serves the back end and operators: `/api/*`, `/health`, `/metrics`, and routes for internal listeners.
     Internal,
-    /// The back end: one JSON object per line over plain TCP.
+    /// Serves the back end: one JSON object per line over plain TCP.
     Push,
 }
 
@@ -559,7 +559,7 @@ pub struct WebSocketConfig {
 pub struct NamespaceConfig {
     /// The prefix before the `:`; `""` for channels without one, `"#"` for personal channels; or a pattern.
     pub name: String,
-    /// The history of its channels; `None`: they have none.
+    /// The history options of the namespace's channels; `None`: the channels have no history.
     pub history: Option<HistoryConfig>,
     /// The history budget of the namespace's channels in bytes; `None`: they share the part of the
     /// total limit that is not budgeted.

@@ -107,9 +107,9 @@ fn is_namespace(name: &str) -> bool {
 /// The source of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CertificateSource {
-    /// Files, by their configured paths.
+    /// The certificate and its key are in files with these configured paths.
     Files { certificate: String, key: String },
-    /// Ordered from the authority of `[acme]` for these names; at least one.
+    /// The certificate is ordered for these host names (at least one), as configured in `[acme]`.
     Acme(Vec<String>),
 }
 

@@ -148,7 +148,7 @@ mod tests {
         let mut bytes = Vec::new();
         begin(&mut bytes, true);
         body(&mut bytes, &vec![7; CONTENT_BYTES_MAX + 1]);
-        // With padding, which a server may send.
+        // A record with padding, which a server may send.
         bytes.extend_from_slice(&[1, 6, 0, 1, 0, 2, 3, 0, b'o', b'k', 0, 0, 0]);
         let expected = vec![
             (1, vec![0, 1, 1, 0, 0, 0, 0, 0]),

@@ -22,7 +22,7 @@ pub fn read(path: &Path) -> io::Result<File> {
         check_kind(&about)?;
         found.check_owner(&about)
     };
-    // Checked before opening, because opening a device can have side effects.
+    // The kind of file is checked before opening, because opening a device can have side effects.
     check(statat(
         &found.folder,
         &found.name,

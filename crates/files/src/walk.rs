@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 
 use crate::fault::FileFault;
 
-/// Maximum number of links in a path, as in Linux; more are taken for a cycle.
+/// Maximum number of links in a path, as in Linux. More links are treated as a cycle.
 const LINKS_MAX: usize = 40;
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

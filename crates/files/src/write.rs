@@ -74,7 +74,7 @@ impl WriteOptions {
     #[must_use]
     pub const fn readable(self) -> Self {
         Self {
-            // `WRONLY` is another value of these two bits, not a subset.
+            // `WRONLY` and `RDWR` are values of the same two bits, so one replaces the other.
             flags: self.flags.difference(OFlags::WRONLY).union(OFlags::RDWR),
             ..self
         }

@@ -115,7 +115,7 @@ fn nothing_but_a_regular_file_of_one_name_is_written() {
     assert_fault(how.open(&file), &FileFault::NotRegular("FIFO"));
     assert_fault(how.readable().open(&file), &FileFault::NotRegular("FIFO"));
     assert_fault(read(&file), &FileFault::NotRegular("FIFO"));
-    // An entry in the place of a draft is removed, not written to.
+    // `replace` removes an existing entry and creates a new file, without writing to the entry.
     let draft = WriteOptions::private().replace(&file).expect("made");
     assert!(draft.metadata().expect("open").is_file());
     fs::remove_file(&file).expect("removed");
@@ -149,7 +149,7 @@ fn devices_are_neither_read_nor_written() {
     let found = FileFault::NotRegular("device");
     assert_fault(WriteOptions::private().open(&file), &found);
     assert_fault(read(&file), &found);
-    // The same applies to a link owned by root.
+    // A device is not read through a link either, even if root owns the link.
     let link = folder.join("link");
     symlink(&file, &link).expect("a link");
     assert_fault(read(&link), &found);
@@ -233,7 +233,7 @@ fn links_among_folders_are_roots_or_lead_to_their_owners() {
             fs::remove_file(&link).expect("removed");
         }
     }
-    // The final component, which is followed only for reading.
+    // A link as the path's final component is followed only for reading.
     let last = folder.join("nobody/last");
     symlink("../trusted/file", &last).expect("a link");
     read(&last).expect("a link of root's");

@@ -347,8 +347,8 @@ impl Connection {
             return false;
         }
         let more = match &mut self.stage {
-            // These two stages wait for a turn only between two requests or lines, so there is
-            // nothing to finish: the buffered input continues them.
+            // The stages `Http` and `Lines` wait for a turn only between two requests or lines, so
+            // they have nothing to finish and continue with the buffered input.
             Stage::Http(_) | Stage::Lines(_) if block == WaitReason::Turn => NextStep::Continue,
             Stage::Http(http) => http.resume(id, shared).map(Stage::opened),
             Stage::Socket(socket) => socket.resume(id, shared).map(no_next_stage),
@@ -391,7 +391,7 @@ impl Connection {
             socket.set_peer(self.peer);
         }
         if shared.is_draining() && self.listener().is_some() && !self.is_back_end() {
-            // The connection was not a session yet when the drain closed the others.
+            // The connection was not a session yet when the drain closed the sessions.
             self.drain(id, shared);
         }
         if let Stage::Socket(socket) = &mut self.stage
@@ -629,7 +629,7 @@ impl Connection {
     }
 }
 
-/// Converts the next stage of a stage that never has one. It can't be called.
+/// Converts the type [`NoNextStage`], which has no values. So this function is never called.
 fn no_next_stage(never: NoNextStage) -> Stage {
     match never {}
 }

@@ -108,9 +108,10 @@ pub(crate) struct ChannelEvents {
 /// Channels reported as [`ChannelEventKind::Empty`] within the last [`EMPTY_INTERVAL_MS`].
 #[derive(Debug, Default)]
 struct EmptyReports {
-    /// The end of the interval of each channel. They are in order, because the interval is the same for all channels.
+    /// For each reported channel, the time before which it is not reported again. The times are in order, because the
+    /// interval is the same for all channels.
     expiries: VecDeque<(u64, Arc<str>)>,
-    /// For each channel, whether another subscriber has found it empty since the report.
+    /// For each reported channel, whether another subscriber has found it empty since the report.
     found_empty_again: HashMap<Arc<str>, bool, RandomState>,
 }
 
@@ -202,7 +203,7 @@ impl<E: Engine> Hub<E> {
     }
 
     /// At the channel's home: handles a channel that has its first subscriber on this node, or has
-    /// lost the last one. The engine decides whether this is an event.
+    /// lost the last one. The engine decides whether the change is reported as an event.
     fn change_occupancy(&mut self, channel: &Arc<str>, at_ms: u64, is_occupied: bool) {
         let events = &mut self.channel_events;
         match self.engine.occupancy_changed(channel, is_occupied) {
@@ -213,8 +214,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: handles the engine's decision that a channel was occupied or vacated,
-    /// or that it was not.
+    /// At the channel's home: handles the engine's decision on whether a channel has become
+    /// occupied or vacated.
     pub(crate) fn occupancy_decided(&mut self, report: &OccupancyReport) {
         let OccupancyReport {
             channel,
@@ -224,7 +225,8 @@ impl<E: Engine> Hub<E> {
             is_of_expired_lease,
         } = report;
         if *is_of_expired_lease {
-            // The engines of all workers report this; only the channel's home adds the event.
+            // The engines of all workers report a channel that an ended lease has vacated; only the channel's home
+            // adds the event.
             let is_mine = self.home(self.channels.hash(channel), channel) == self.me;
             if is_mine && self.namespaces.of(channel).event_level >= EventLevel::Occupancy {
                 self.channel_events.push(channel, *at_ms, kind_of(false));

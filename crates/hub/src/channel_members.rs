@@ -200,7 +200,7 @@ impl PartialEq for ByUser {
 
 impl Eq for ByUser {}
 
-/// Equal to the hash of the user name, so that the map can be queried by user name.
+/// The hash is that of the user name, so that the map can be queried by user name.
 impl Hash for ByUser {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Borrow::<str>::borrow(self).hash(state);

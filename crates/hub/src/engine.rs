@@ -286,7 +286,7 @@ pub enum MaintenanceScope {
 pub struct EngineGauges {
     /// The number of pending requests that were not reported yet.
     pub waiting: usize,
-    /// The number of these requests whose reports can be polled now.
+    /// The number of pending requests whose reports can be polled now.
     pub ready: usize,
     /// The payload bytes of the pending requests.
     pub waiting_bytes: usize,

@@ -46,7 +46,7 @@ impl NodeEngine {
     }
 }
 
-/// Calls a method on whichever engine it is.
+/// Calls a method of the engine inside a `NodeEngine`.
 macro_rules! on {
     ($engine:expr, $method:ident($($argument:expr),*)) => {
         match $engine {

@@ -56,7 +56,7 @@ impl<E: Engine> Hub<E> {
         let slot = self.open_stream(index);
         let last = self.engine.position(slot);
         if position.epoch != last.epoch || position.offset <= last.offset {
-            // An item that was delivered already, or of another epoch. The end of an epoch is reported separately.
+            // The item was already delivered, or is of another epoch. The end of an epoch is reported separately.
             return;
         }
         let line = self.feed_queues.entry(index).or_default();
@@ -212,7 +212,7 @@ impl<E: Engine> Hub<E> {
         match (slot, position, self.feed_queues.get_mut(&index)) {
             (Some(slot), Some(position), Some(_)) => self.engine.resume(slot, position),
             (Some(slot), None, Some(line)) => {
-                // Continues before the first item behind the gap.
+                // The feed continues just before the first item after the gap.
                 if let Some(first) = line.items.values().next() {
                     let last = self.engine.position(slot);
                     let offset = first.predecessor;

@@ -1,6 +1,6 @@
 //! The hub's operations on histories: joining, reading, removing and maintenance.
 //!
-//! Everything here runs at a channel's home.
+//! They all run on the channel's home, the worker that orders its publications.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use crate::{Position, Publication, RECOVERED_MAX, Recovered, Since};
 /// How far back a read should reach. The result may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadStart {
-    /// Back to the publication after this offset, or as far as possible.
+    /// From the publication after this offset on; if that is not stored, from the oldest stored one.
     Since(u64),
     /// Only the position of the top is needed.
     TopOnly,
@@ -18,7 +18,7 @@ pub enum ReadStart {
 pub struct HistoryRead {
     /// How far back the read should reach.
     pub start: ReadStart,
-    /// The number that identifies the read at this home.
+    /// The number that distinguishes the read from all others of the home worker.
     pub(crate) number: u64,
 }
 

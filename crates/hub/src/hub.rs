@@ -64,7 +64,7 @@ pub struct Hub<E = NodeEngine> {
     pub(crate) join_leave_queue: JoinLeaveQueue,
     pub(crate) last_seen: LastSeen,
     pub(crate) channel_events: ChannelEvents,
-    /// The number of publications queued for a sweep, and their payload bytes.
+    /// The number of publications queued for delivery to many subscribers, and their payload bytes.
     pub(crate) queued: usize,
     pub(crate) queued_bytes: usize,
     /// The encodings of the publication that is being delivered without being queued.
@@ -93,13 +93,13 @@ pub enum RequestOutcome<T> {
 /// Gauges of a hub, to be summed over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HubGauges {
-    /// The number of channels homed here with a subscriber on any worker, including personal channels.
+    /// The number of channels, including personal ones, with this worker as home and a subscriber on any worker.
     pub channels: u32,
-    /// The number of users whose home is here and who are connected to any worker.
+    /// The number of users whose home is this worker and who are connected to any worker.
     pub users: u32,
     /// The number of subscriptions of this worker's sessions.
     pub subscriptions: u32,
-    /// The number of publications queued for a sweep.
+    /// The number of publications queued for delivery to many subscribers of this worker.
     pub queued: u32,
     /// Payload bytes of the queued publications.
     pub queued_bytes: u64,
@@ -109,9 +109,9 @@ pub struct HubGauges {
     pub pending: u32,
     /// The number of entries in the channel table, whatever their role.
     pub entries: u32,
-    /// The number of streams of channels homed here.
+    /// The number of streams of channels whose home is this worker.
     pub streams: u32,
-    /// The bytes of these streams with their publications.
+    /// The memory in bytes of the streams of channels whose home is this worker, including their publications.
     pub history_bytes: u64,
 }
 
@@ -332,7 +332,7 @@ impl<E: Engine> Hub<E> {
         self.join_leave_queue.dropped()
     }
 
-    /// As the home of channels: returns the sum of the numbers of receivers of all publications ordered here.
+    /// As the home of channels: returns the sum of the numbers of receivers of all publications ordered by this worker.
     pub fn receivers_total(&self) -> u64 {
         self.receivers_total
     }
@@ -347,7 +347,7 @@ impl<E: Engine> Hub<E> {
         self.me
     }
 
-    /// Returns the worker that orders a channel. All hubs with the same seed return the same one.
+    /// Returns the worker that orders a channel's publications. All hubs with the same seed return the same worker.
     pub fn home_of(&self, channel: ChannelName<'_>) -> WorkerId {
         self.home(self.channels.hash(channel.as_str()), channel.as_str())
     }

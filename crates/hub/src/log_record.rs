@@ -13,7 +13,7 @@ pub enum LogRecord {
         channel: Arc<str>,
         /// The epoch of the stream.
         epoch: Epoch,
-        /// The time of the start in milliseconds since 1970.
+        /// The time at which the stream was started, in milliseconds since 1970.
         at_ms: u64,
     },
     /// A publication was ordered.

@@ -176,8 +176,8 @@ impl<E: Engine> Hub<E> {
         self.member_joined(index, client);
     }
 
-    /// At the channel's home: counts one subscriber fewer on another worker, or removes a pending
-    /// one.
+    /// At the channel's home: decrements the number of subscribers on another worker, or removes a
+    /// pending subscriber.
     pub(crate) fn unregister_subscriber(
         &mut self,
         from: WorkerId,

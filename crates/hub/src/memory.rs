@@ -113,13 +113,14 @@ impl MemoryEngine {
     }
 
     fn evict_over_budget(&mut self, catalog: &Catalog<'_>, now_ms: u64, gone: &mut Vec<u32>) {
-        // Searches only if these streams have grown: otherwise, if all of them are in use, each publication would cost
-        // a search.
+        // Searches only if the streams without publications have grown. Otherwise, if all of them
+        // are in use, each publication would cost a search.
         if self.has_excess_empty_streams() && self.streams.empty_bytes() > self.empty_stream_bytes {
             self.close_unused_streams(UNUSED_SCAN_MAX, catalog, now_ms, gone);
         }
         self.empty_stream_bytes = self.streams.empty_bytes();
-        // As each publication takes at least `RECORD_BYTES`, this many evictions free the bytes that were added.
+        // Each publication takes at least `RECORD_BYTES`, so `grown / RECORD_BYTES` evictions free the bytes that were
+        // added.
         let grown = self.streams.take_added_bytes();
         self.evict(EVICTIONS_PER_PUBLICATION + grown / RECORD_BYTES);
     }

@@ -15,13 +15,14 @@ use crate::{
 ///
 /// Publishing and delivering must never wait for each other's credits. A home that can't deliver keeps `Publish`
 /// messages with their credits; if both used one pool, two workers that publish to each other's channels could block
-/// each other's deliveries forever. `Deliver` messages wait only for the sweep of the receiving worker. A mailbox with
-/// one credit pool per lane satisfies this rule if it permits `Publish` only while more than half of the pool is free.
+/// each other's deliveries forever. `Deliver` messages wait only until the receiving worker next empties its
+/// mailbox. A mailbox with one credit pool per lane satisfies this rule if it permits `Publish` only while more than
+/// half of the pool is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HubMessageClass {
-    /// Takes a credit for publications, from the sender to the home.
+    /// A message from a publisher's worker to the channel's home. It takes a credit for publications.
     Publish,
-    /// Takes a credit for deliveries, from the home to the receiving worker.
+    /// A message from the channel's home to a subscriber's worker. It takes a credit for deliveries.
     Deliver,
     /// Membership changes, replies and commands. They need no credit and can always be sent.
     Control,
@@ -108,7 +109,7 @@ pub enum HubMessage {
         query: ChannelQuery,
         /// The session to reply to.
         session: ConnectionId,
-        /// The ticket of that session.
+        /// The ticket of the session's request.
         ticket: Ticket,
     },
     /// To every other home: requests the channels homed there whose names match a pattern.
@@ -117,14 +118,14 @@ pub enum HubMessage {
         pattern: Arc<Glob>,
         /// The session to reply to.
         session: ConnectionId,
-        /// The ticket of that session.
+        /// The ticket of the session's request.
         ticket: Ticket,
     },
     /// From the home: the reply to a request.
     Answer {
         /// The session that made the request.
         session: ConnectionId,
-        /// The ticket of that session.
+        /// The ticket of the session's request.
         ticket: Ticket,
         /// The result, including errors.
         answer: HubReply,

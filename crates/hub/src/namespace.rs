@@ -17,7 +17,7 @@ pub enum EventLevel {
     /// The back end learns when a channel is occupied or vacated, and when a subscriber finds no
     /// latest publication to recover.
     Occupancy,
-    /// In addition, joins and leaves of members.
+    /// The back end also learns when members join and leave.
     Members,
 }
 
@@ -79,7 +79,7 @@ pub struct ChannelAccess {
 /// The clients that may read the history or the presence of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadAccess {
-    /// No client may read it.
+    /// No client may read the history or presence.
     Disabled,
     /// Clients that are subscribed to the channel.
     #[default]
@@ -121,12 +121,12 @@ pub enum PublishAccess {
 /// predecessor can receive a delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeltaMode {
-    /// No publication is delivered in this way.
+    /// No publication is delivered together with its predecessor.
     #[default]
     Off,
-    /// Publications are delivered in this way if their publisher requests it.
+    /// Publications are delivered together with their predecessor if their publisher requests it.
     OnRequest,
-    /// All stored publications are delivered in this way.
+    /// All stored publications are delivered together with their predecessor.
     Always,
 }
 
@@ -184,7 +184,7 @@ impl Namespaces {
         Self::default()
     }
 
-    /// Returns a set with wildcard channels and without options of namespaces.
+    /// Returns a set with these wildcard channels, but without namespaces.
     #[must_use]
     pub fn with_wildcards(wildcards: Wildcards) -> Self {
         Self {

@@ -7,11 +7,11 @@ pub const IMMEDIATE_MAX: usize = 16;
 /// Limits of one worker's hub.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Maximum number of publications of one channel queued for a sweep. When it is reached, publishers are refused
-    /// until a sweep ends. At least 1.
+    /// Maximum number of publications of one channel that wait for [`Hub::sweep`](crate::Hub::sweep). When it is
+    /// reached, publishers are refused until a sweep ends. At least 1.
     pub channel_queue_publications_max: usize,
-    /// Maximum payload bytes queued for sweeps on this worker, for all channels together. The publication that reaches
-    /// the limit is still accepted. At least 1.
+    /// Maximum payload bytes that wait for [`Hub::sweep`](crate::Hub::sweep) on this worker, for
+    /// all channels together. The publication that reaches the limit is still accepted. At least 1.
     pub queue_bytes_max: usize,
     /// Maximum number of subscriptions on this worker.
     pub subscriptions_max: u32,

@@ -31,8 +31,8 @@ pub trait Outlet {
     /// Sends the reply to a session's ticket. The session need not have a subscription.
     fn send_reply(&mut self, session: ConnectionId, ticket: Ticket, answer: HubReply);
 
-    /// Makes a session execute a command, unless the command excludes it. If the command closes the
-    /// session, [`Hub::close`](crate::Hub::close) must be called later.
+    /// Makes a session execute a command, unless the command excludes the session. If the command closes the session,
+    /// [`Hub::close`](crate::Hub::close) must be called later.
     fn execute_command(&mut self, session: ConnectionId, instruction: &Arc<UserCommand>);
 
     /// Notifies a session that publications of a channel may be missing and can't be recovered: its state is

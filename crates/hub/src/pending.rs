@@ -1,4 +1,4 @@
-//! Requests that wait for the log: their order and their completion. `log.rs` explains the reasons.
+//! Requests that wait for the log: their order and their completion. `log.rs` explains why they wait.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::{LogRecord, Publication};
 const PENDING_MAX: usize = 8192;
 const PENDING_BYTES_MAX: usize = 8 << 20;
 
-/// The log as a home sees it: the publications of the next batch, and the requests that wait for batches.
+/// A home's queue for the log: the publications of the next batch, and the requests that wait for batches.
 #[derive(Debug, Default)]
 pub(crate) struct PublicationLog {
     /// The records for the next batch: publications, and removals of earlier ones.
@@ -26,7 +26,7 @@ pub(crate) struct PublicationLog {
     ready: VecDeque<Pending>,
     /// The number of requests in both queues, plus the reported requests that wait for room.
     count: usize,
-    /// The payload bytes of these requests.
+    /// The payload bytes of the counted requests.
     bytes: usize,
 }
 

@@ -20,7 +20,8 @@ use crate::{
     Registration, Since, SubscribeOptions, SubscribeOutcome, Ticket, WorkerId,
 };
 
-/// Maximum payload bytes in the tail of one channel. Beyond it the tail is dropped and the read is repeated.
+/// Maximum payload bytes of the feed items that are kept for one channel during a read. If there are more, they are
+/// dropped and the read is repeated.
 const TAIL_BYTES_MAX: usize = 1 << 20;
 
 /// Maximum number of reads for one subscription. If none of them can be joined with the feed, nothing is recovered.
@@ -36,7 +37,7 @@ pub(crate) struct ChannelJoins {
     subscribers: Vec<PendingSubscriber>,
     /// The read in progress, if any.
     reading: Option<HistoryRead>,
-    /// The items delivered since the read was requested.
+    /// The feed items delivered since the read was requested.
     tail: Vec<FeedItem>,
     tail_bytes: usize,
     /// Whether the tail has exceeded its limit and was dropped.
@@ -86,8 +87,8 @@ impl PendingSubscriber {
     fn read_start(&self, recovery: RecoveryMode) -> ReadStart {
         match (&self.options.since, recovery) {
             (None, _) => ReadStart::TopOnly,
-            // The latest publication must be read, because the subscriber receives it unless its
-            // position shows that it has it.
+            // The latest publication must be read, because the subscriber receives it unless the
+            // subscriber's position shows that it has this publication.
             (Some(_), RecoveryMode::Latest) => ReadStart::Since(0),
             (Some(since), RecoveryMode::Missed) => {
                 let offsets = since.iter().map(|since| since.offset);
@@ -109,7 +110,7 @@ impl ChannelJoins {
         }
     }
 
-    /// Appends an item, which is about to be delivered, to the tail if a read is in progress.
+    /// If a read is in progress, appends a feed item, which is about to be delivered, to `tail`.
     fn push_tail(&mut self, channel: &Arc<str>, before: u64, publication: &Publication) {
         if self.reading.is_none() || self.is_truncated {
             return;
@@ -373,7 +374,8 @@ impl<E: Engine> Hub<E> {
         if pending.following != Following::Done || pending.reading.is_some() {
             return;
         }
-        // While a gap is being closed, the position at which they would join moves: the read is started afterwards.
+        // While a gap in the feed is being closed, the position at which subscribers would join moves. The read is
+        // started afterwards.
         if self
             .feed_queues
             .get(&index)
@@ -392,8 +394,8 @@ impl<E: Engine> Hub<E> {
         self.engine.read_since(slot, read);
     }
 
-    /// At the channel's home: appends an item, which is about to be delivered, to the tail for subscribers that wait
-    /// for a read.
+    /// At the channel's home: keeps a feed item, which is about to be delivered, for subscribers
+    /// that wait for a read.
     pub(crate) fn append_to_join_tail(&mut self, index: u32, slot: u32, publication: &Publication) {
         if let Some(pending) = self.joins.get_mut(&index) {
             let before = self.engine.position(slot).offset;

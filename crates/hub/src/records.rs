@@ -90,7 +90,7 @@ impl Records {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // The latest publications are dropped last.
+        // `older` is always dropped first, so nothing is stored if `latest` is empty.
         self.latest.is_empty()
     }
 
@@ -207,7 +207,7 @@ fn into_records(block: Arc<Block>) -> VecDeque<StreamRecord> {
     match Arc::try_unwrap(block) {
         Ok(mut block) => std::mem::take(&mut block.records).into(),
         Err(block) => {
-            // When the last reference is dropped, possibly here, these bytes are subtracted again.
+            // When the last reference to the block is dropped, possibly here, its bytes are subtracted again.
             block.lent.0.fetch_add(block.bytes(), Ordering::Relaxed);
             block.is_dropped.store(true, Ordering::Relaxed);
             block.records.iter().cloned().collect()

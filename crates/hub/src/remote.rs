@@ -53,8 +53,8 @@ const LOOK_TICKS: u32 = 60;
 /// The number of ticks within which all slots are checked once and unused ones closed.
 const SPARE_TICKS: u32 = 15;
 
-/// The minimum time for which the store keeps positions, in milliseconds. Subscribed channels are compared more often,
-/// which keeps their positions.
+/// The minimum time for which the store keeps positions, in milliseconds. Subscribed channels are compared with the
+/// store more often, which renews their positions.
 const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
 
 /// Represents a position that is not known.
@@ -63,7 +63,7 @@ const UNKNOWN: Position = Position {
     offset: 0,
 };
 
-/// The state of this home's channels, whose engine is shared with other nodes.
+/// A channel home's part of an engine that runs outside this process and is shared with other nodes.
 #[derive(Debug)]
 pub struct RemoteEngine {
     entries: ChannelEntries,
@@ -441,8 +441,8 @@ impl RemoteEngine {
         self.orders.push(wire::Order::Unfollow(name));
     }
 
-    /// Compares the tops of channels that have received no item lately with their last seen items. Each call checks a
-    /// part of the channels.
+    /// For channels that have received no item lately, compares the last seen item with the top position in the store.
+    /// Each call checks a part of the channels.
     fn check_missed(&mut self) {
         let part = self.entries.end().div_ceil(LOOK_TICKS);
         for _ in 0..part {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::page::HistoryPage;
 use crate::{ChannelList, ClientInfo, ConnectionList, Position, Publication, UserStatus};
 
-/// The reply to a ticket.
+/// The hub's reply to the request that has a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubReply {
     /// The subscription is registered at the channel's home. Contains the state that the subscriber joins, if the

@@ -246,7 +246,7 @@ impl<E: Engine> Hub<E> {
                 if is_elsewhere && is_by_user && !client.user.is_empty() {
                     return;
                 }
-                // The engines of all workers report this; only the channel's home announces it.
+                // The engines of all workers report the ended lease, but only the channel's home announces the leave.
                 if self.home(self.channels.hash(&channel), &channel) == self.me {
                     self.announce_member(&channel, FeedEvent::Left, &client);
                 }
@@ -264,8 +264,8 @@ impl<E: Engine> Hub<E> {
                     // The queued items follow a position that is no longer valid.
                     self.feed_queues.remove(&index);
                     self.skip_gap(index, None, outlet);
-                    // Pending subscribers may have waited for the gap to be closed. (A wildcard
-                    // channel without history has no entry by now.)
+                    // Reads the history for subscribers that have waited for this gap to be closed. (A
+                    // wildcard channel without history has no entry by now.)
                     if self.find(&channel) == Some(index) {
                         self.start_join_read(index);
                     }
@@ -314,7 +314,7 @@ impl<E: Engine> Hub<E> {
         links && !self.feed_queues.contains_key(&request_context.channel)
     }
 
-    /// Returns the result of a publication of this home that was ordered. Its item reaches subscribers separately.
+    /// Records and returns the result of a publication that this home has ordered. The feed delivers it separately.
     fn complete_own_publication(
         &mut self,
         request_context: &RequestContext,

@@ -80,8 +80,8 @@ impl<E: Engine> Hub<E> {
             let Some(mail) = self.stalled.entries.pop_front() else {
                 break;
             };
-            // During a pass, room only decreases and reservations only increase, so no publication overtakes an earlier
-            // one of its channel.
+            // While stalled publications are retried, room only decreases and reservations only increase, so no
+            // publication overtakes an earlier one of its channel.
             let blocked = self
                 .blocked_by_room(mail.channel, outlet)
                 .or_else(|| self.blocked_by_engine(mail.channel, false));

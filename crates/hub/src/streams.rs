@@ -63,7 +63,7 @@ pub(crate) struct Streams {
     /// The slots in use, in the order of the expiry scan. `slots` never shrinks, so a scan over it could visit many free
     /// slots.
     scan_order: Vec<u32>,
-    /// The index in `scan_order` at which the scan continues. Those before it were visited in the current round.
+    /// The index in `scan_order` at which the scan continues. Entries before it were visited in this round.
     cursor: usize,
     /// The number of publications evicted so far.
     evicted: u64,
@@ -248,7 +248,7 @@ impl Streams {
             false => place.lead.abs_diff(more),
         };
         let has_lost = !is_led && more > place.lead;
-        // Publications that were dropped no longer count in the vote.
+        // Dropped publications no longer count in the majority vote that determines the owner.
         let lead = lead.min(place.bytes);
         if owner == NO_MEMBER || has_lost {
             let pool = match owner {

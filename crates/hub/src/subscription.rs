@@ -22,7 +22,7 @@ const ENDED: u32 = u32::MAX - 2;
 /// registration.
 const PENDING: u32 = 1 << 31;
 
-/// Maximum number of slots, so that slot numbers stay below the special values above.
+/// Maximum number of slots, so that slot numbers stay below [`ENDED`], [`NEVER`] and [`NONE`].
 pub(crate) const SLOTS_MAX: u32 = u32::MAX - 3;
 
 /// The subscription of a session to a channel.

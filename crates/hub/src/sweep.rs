@@ -179,7 +179,8 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Returns whether a publication can be delivered immediately: there are few subscribers, and no earlier one is queued.
+/// Returns whether a publication can be delivered immediately: it has few subscribers and no publication before it is
+/// queued.
 fn is_immediate(channel: &Channel) -> bool {
     channel.queue.is_none() && channel.subscribers.len() <= IMMEDIATE_MAX
 }

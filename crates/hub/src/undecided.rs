@@ -1,5 +1,5 @@
-//! Events of channels that wait until the engine has decided whether a channel was occupied or vacated, so that the
-//! events of a channel stay in order.
+//! Queues the events of a channel until the engine has decided whether the channel was occupied or vacated, so that
+//! they stay in order.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -28,14 +28,15 @@ impl Undecided {
         self.count
     }
 
-    /// Adds an open decision: whether the channel was occupied (`true`) or vacated.
+    /// Adds an open decision: whether the channel was occupied (`true`) or vacated (`false`).
     pub(crate) fn add(&mut self, channel: &Arc<str>, is_occupied: bool) {
         let entries = self.by_name.entry(Arc::clone(channel)).or_default();
         entries.push_back(Entry::Open(is_occupied));
         self.count += 1;
     }
 
-    /// Queues an event behind the open decisions of its channel. Returns the event if there are none.
+    /// Queues an event behind decisions about its channel that the engine has not made yet. Returns the event if there
+    /// are none.
     pub(crate) fn add_behind(
         &mut self,
         channel: &Arc<str>,

@@ -1,5 +1,5 @@
-//! A home without credit for deliveries: which publications wait, which continue, and in which order they are
-//! delivered.
+//! Tests a home that has no credit for deliveries to some workers: which publications wait, which continue, and in
+//! which order they are delivered.
 
 mod common;
 
@@ -74,7 +74,7 @@ fn names(hub: &Hub) -> Vec<String> {
     all.filter(is_home).take(3).collect()
 }
 
-/// Subscribes a session of another worker, by the messages of a hub on that worker.
+/// Subscribes a session of another worker: passes the messages of a hub on that worker to `home`.
 fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, outlet: &mut TestOutlet) {
     struct Carry<'a>(&'a mut Hub, &'a mut TestOutlet, WorkerId);
     impl Outlet for Carry<'_> {

@@ -271,8 +271,8 @@ fn budgets_of_namespaces_are_kept_apart_and_changed_while_running() {
     let of_own = hub.budgets().find(|(name, ..)| *name == Some("own"));
     let (_, bytes, bytes_max) = of_own.expect("it has one");
     assert!(bytes <= bytes_max && bytes > bytes_max / 2, "{bytes}");
-    // After the namespace has lost its budget, its channels share the common one. This change alone
-    // evicts nothing.
+    // Once the namespace has no budget of its own, its channels use the common budget. The new
+    // configuration alone evicts nothing.
     let (held, evicted) = (hub.gauges().history_bytes, hub.evicted_total());
     hub.set_history(remembering(), 1 << 20);
     pass(&mut hub);
@@ -344,7 +344,7 @@ fn subscriptions_cost_no_publication() {
             hub.maintain();
         }
     }
-    // Streams of channels that have lost their subscribers must not displace publications either.
+    // Streams of channels that have lost their subscribers must not displace stored publications.
     for index in 0..5_000 {
         let channel = format!("silent-{index}");
         hub.unsubscribe(session(index), name(&channel), &mut Last::default());

@@ -62,7 +62,7 @@ fn every_subscriber_gets_the_order_of_its_home() {
 }
 
 /// Hubs have slow logs; processes crash and restart with another number of workers. After a crash, a random part of the
-/// data submitted to a log is left.
+/// data submitted to a log is on disk.
 #[test]
 fn delivered_and_acknowledged_publications_survive_a_crash() {
     run_all(true);

@@ -225,8 +225,8 @@ fn nothing_is_delivered_before_it_is_durable() {
     world.publish(2, "b", None).expect("room");
     assert_eq!(world.take(), ["published 1", "published 2"]);
     world.publish(3, "c", None).expect("room");
-    // A subscriber that arrives meanwhile joins at the last delivered position, 0, and gets the waiting publications
-    // afterwards.
+    // A subscriber that arrives while publications wait for the log joins at the last delivered
+    // position, 0, and gets the waiting publications afterwards.
     world.subscribe(3);
     assert_eq!(world.outlet.take(), ["joined at 0"]);
     assert_eq!(world.offsets(), []);

@@ -135,7 +135,7 @@ fn a_large_fan_out_allocates_per_publication_only() {
     };
     burst(&mut hub);
     let allocated = measure(|| burst(&mut hub));
-    // One allocation for the bytes of each publication and one for their reference count; the queue itself is reused.
+    // Each publication allocates its bytes and their reference count; the queue itself is reused.
     assert!(allocated.count_total <= 2 * 16, "{}", allocated.count_total);
     assert_eq!(tally.0, 2 * 16 * 5_000);
 }
@@ -165,7 +165,7 @@ fn a_crowded_channel_returns_its_memory() {
         left.bytes_current
     );
     assert!(subscribed.bytes_current > list_bytes);
-    // The list shrinks in a few reallocations, not one per departure.
+    // The list of subscribers shrinks in a few reallocations, not in one for each subscriber that leaves.
     assert!(left.count_total < 30, "{}", left.count_total);
 }
 

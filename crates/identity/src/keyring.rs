@@ -103,7 +103,7 @@ impl Keyring {
         self.keys.read().as_ref().map_or(0, |keys| keys.len())
     }
 
-    /// Refreshes the set if that is due.
+    /// Starts a refresh of the published keys if it is due and none is in progress.
     pub(super) fn fetch_if_due(&self) {
         let KeySource::Published(published) = &self.source else {
             return;

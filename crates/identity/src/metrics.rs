@@ -52,11 +52,11 @@ impl LookupOutcome {
 pub struct PasswordMetrics {
     /// Password checks by outcome.
     pub checks: [AtomicCounter; LookupOutcome::COUNT],
-    /// The number of requests that wait for a helper.
+    /// The number of password checks that wait for a PAM helper process.
     pub waiting: AtomicCounter,
-    /// The number of running helpers.
+    /// The number of running PAM helper processes.
     pub helpers: AtomicCounter,
-    /// The number of helpers started.
+    /// The number of PAM helper processes started so far.
     pub started: AtomicCounter,
 }
 
@@ -88,7 +88,7 @@ impl IdentityMetrics {
         self.asked[how as usize].add(1);
     }
 
-    /// Counts a refresh of keys.
+    /// Counts a refresh of a key set.
     pub fn count_fetch(&self, is_good: bool) {
         self.fetched[usize::from(!is_good)].add(1);
     }

@@ -105,7 +105,7 @@ impl PasswordService {
         ended: &Arc<RevokedSessions>,
     ) -> Arc<Self> {
         let mut key = Zeroizing::new([0; 32]);
-        // The generator worked when the process started.
+        // The system's random number generator worked when the process started.
         getrandom::fill(&mut *key).expect("the system provides random numbers");
         Arc::new_cyclic(|me| Self {
             service: service.clone(),
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(look_up(1, ann), Ok(false));
         assert_eq!(look_up(1, ann), Err(LookupOutcome::Crowded));
         assert_eq!(look_up(4, bob), Ok(true));
-        // After an answer there is room, and the same password gets the same result.
+        // The answer makes room for another check, and the checked password gets the same result again.
         passwords.checked(ticket(1, ann), Ok(PamReply::Refused("why".to_owned())));
         assert_eq!(look_up(3, ann), Ok(true));
         for _ in 0..5 {

@@ -1,5 +1,5 @@
-//! Records, in order, the sessions and subscriptions that the back end has ended. Lookups and
-//! decisions made before the end no longer admit them.
+//! Records, in order, the sessions and subscriptions that the back end has ended. A lookup
+//! or decision made before such an end no longer admits the session or subscription.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub struct RevokedSessions {
 #[derive(Debug, Default)]
 struct RevocationTables {
     users: RevocationTable,
-    /// Single connections, by id and user.
+    /// Single connections that were ended, by connection id and user.
     clients: RevocationTable,
     /// Subscriptions by channel and user, and by connection id if only one connection is concerned.
     subscriptions: RevocationTable,
@@ -43,7 +43,7 @@ struct RevocationTable {
 #[derive(Debug, Default)]
 struct RecentRevocations {
     last: u64,
-    /// Connections excluded from the last ending.
+    /// The ids of the connections that the ending `last` did not affect.
     except: Box<[Box<str>]>,
     /// The number of the previous ending, which is assumed to have affected all connections.
     before: u64,
@@ -60,7 +60,7 @@ impl RevokedSessions {
         let mut tables = self.tables.lock();
         let number = self.count() + 1;
         tables.users.add(user, except, number, USERS_MAX);
-        // Stored last, so that a reader that sees the number also finds the user.
+        // The number is stored last, so that a reader that sees it also finds the user.
         self.count.store(number, Ordering::Release);
     }
 
@@ -178,7 +178,7 @@ mod tests {
         ended.add("ann", &["c1".into()]);
         assert!(!ended.has_since("ann", before, "c1"));
         assert!(ended.has_since("ann", before, "c2") && ended.has_since("ann", before, ""));
-        // The previous ending counts for all connections.
+        // Exceptions are kept only for the last ending, so the previous one affects all connections.
         let between = ended.count();
         ended.add("ann", &["c1".into()]);
         assert!(ended.has_since("ann", before, "c1") && !ended.has_since("ann", between, "c1"));

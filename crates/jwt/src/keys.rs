@@ -90,7 +90,7 @@ pub struct Key {
 #[derive(Clone, PartialEq, Eq)]
 enum Material {
     Secret(Box<[u8]>),
-    /// Big-endian, without leading zeros.
+    /// Modulus and exponent are big-endian, without leading zeros.
     Rsa {
         modulus: Box<[u8]>,
         exponent: Box<[u8]>,

@@ -15,7 +15,7 @@ pub(crate) struct Control {
     stops: AtomicU8,
     held: AtomicBool,
     threads: Vec<ThreadProgress>,
-    /// Index of the first thread among those of all processes.
+    /// Index of this process's first thread among the threads of all processes.
     first: u32,
 }
 

@@ -19,7 +19,7 @@ const MARK: &[u8] = b"vb:";
 /// checksum, each followed by a colon. All except the mark are hexadecimal.
 pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 9 + 17 + 9;
 
-/// The tag of a message.
+/// Identifies a message by its run, publisher and number, and gives its intended send time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageTag {
     /// Identifies the run, because the channel may have messages of other programs or of an earlier run.
@@ -31,7 +31,7 @@ pub(crate) struct MessageTag {
 }
 
 impl MessageTag {
-    /// Appends the message, padded to `bytes`.
+    /// Appends a message with this tag, padded to `bytes` bytes.
     pub(crate) fn write(self, out: &mut Vec<u8>, bytes: usize) {
         let start = out.len();
         out.extend_from_slice(MARK);
@@ -283,7 +283,7 @@ impl ClientLedger {
 /// The messages that a publisher sent to all receivers, or to one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SentMessage {
-    /// Send times by number.
+    /// The send time of each message, by the message's number.
     pub(crate) at_ns: Vec<u64>,
     /// Numbers of messages with an unknown outcome (unacknowledged or refused), in ascending order.
     pub(crate) unsure: Vec<u32>,
@@ -451,7 +451,7 @@ impl DeliveryLedger {
                 stream.duplicated, stream.reordered
             ));
         }
-        // Absences may overlap if connections fail repeatedly, so their sum is limited.
+        // Absences may overlap if connections fail repeatedly, so messages may be counted twice in `away`.
         let away = away.min(missing);
         line.delivered += expected - missing;
         line.away += away;

@@ -11,7 +11,7 @@ use crate::heartbeat::Heartbeat;
 use crate::loads::LoadPlan;
 use crate::target::{ClientTemplate, Target};
 
-/// A run of one load.
+/// The plan of a run that generates one kind of load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The endpoints. Clients are numbered consecutively over all of them.

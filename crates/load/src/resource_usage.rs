@@ -260,7 +260,7 @@ mod tests {
         assert!(process_cpu_ns(std::process::id()).unwrap() - before >= used_ns);
     }
 
-    /// Returns a line of the table as the kernel writes it, in the machine's byte order.
+    /// Returns a line of `/proc/net/tcp` as the kernel writes it, in the machine's byte order.
     fn line(local: &str, remote: &str, state: &str) -> String {
         let end = |address: &str| {
             let address: SocketAddr = address.parse().unwrap();

@@ -141,7 +141,7 @@ struct FinishedRun {
     lost: Vec<LostProcess>,
     interrupted: bool,
     stopped: bool,
-    /// Start and end of the measured time.
+    /// The start of the measured time. `ended_ns`: its end.
     from_ns: u64,
     ended_ns: u64,
     /// The server's resource use before the run, and at the start and end of the measured time.

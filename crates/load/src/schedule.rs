@@ -129,7 +129,7 @@ impl Schedule {
         self
     }
 
-    /// Returns the next time. The first call starts the schedule if it has no start.
+    /// Returns the next due time. The first call starts the schedule if it has no start.
     pub(crate) fn due(&mut self, now_ns: u64) -> u64 {
         let from_ns = *self.from_ns.get_or_insert(now_ns);
         let steps = match &self.random {

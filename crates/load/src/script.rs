@@ -42,7 +42,8 @@ pub struct ScriptPlan {
     pub grace_ns: u64,
 }
 
-/// A run of users, shared by all threads. Threads are counted from 0; times are nanoseconds of the monotonic clock.
+/// The state of a run of scripted users, shared by all threads. Threads are numbered from 0.
+/// Times are nanoseconds of the monotonic clock.
 #[derive(Debug)]
 pub struct ScriptRun {
     plan: ScriptPlan,
@@ -276,7 +277,7 @@ impl ScriptRun {
         all
     }
 
-    /// Returns the sessions, and the actions by name.
+    /// Returns the tally of the sessions, and of the actions by name.
     pub(crate) fn actions(&self, seconds: f64) -> ScriptTally {
         let mut tally = ScriptTally::default();
         let mut all: BTreeMap<String, Timed> = BTreeMap::new();

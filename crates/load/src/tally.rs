@@ -86,12 +86,12 @@ pub(crate) struct Tally {
     pub(crate) reconnected: u64,
     pub(crate) dead: u64,
     pub(crate) sent: u64,
-    /// Answers to messages due in the measured time, whenever they arrived.
+    /// The number of answers to messages due in the measured time, whenever the answers arrived.
     pub(crate) received: u64,
-    /// Those of the `received` answers that arrived in the measured time, or so soon after it that
+    /// The number of `received` answers that arrived in the measured time, or so soon after it that
     /// the server counts as keeping up.
     pub(crate) in_time: u64,
-    /// Answers that arrived in the measured time, whenever they were due.
+    /// The number of answers that arrived in the measured time, whenever they were due.
     pub(crate) came: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
@@ -107,14 +107,16 @@ pub(crate) struct Tally {
     pub(crate) examples: BTreeMap<ErrorCause, String>,
     pub(crate) latency: Recorder,
     pub(crate) handshake: Times,
-    /// The time at which the first connect began, and the time at which the last connection had opened or failed.
+    /// The time at which the first connect began.
     pub(crate) first_connect_ns: Option<u64>,
+    /// The time at which the last connection had opened or failed.
     pub(crate) settled_ns: Option<u64>,
     pub(crate) http: Option<HttpTally>,
     pub(crate) delivery_ledger: Option<DeliveryLedger>,
     pub(crate) steps: Vec<Step>,
-    /// The CPU time of the busiest thread, and the total of all threads.
+    /// The CPU time of the busiest thread.
     pub(crate) cpu_ns_max: u64,
+    /// The CPU time of all threads together.
     pub(crate) cpu_ns: u64,
     /// The longest time that any thread was ready to run without having a core.
     pub(crate) waited_ns_max: u64,

@@ -97,8 +97,8 @@ pub struct Target {
     pub authority: String,
     /// Path and query, at least `/`; may contain `{i}`.
     pub path: ClientTemplate,
-    /// The resolved addresses. The addresses of the first one's family are used in turn. The other
-    /// family is used if the first family does not answer.
+    /// The resolved addresses. Addresses of the same family as the first address are used in turn.
+    /// Those of the other family are used if none of these answers.
     pub addresses: Vec<SocketAddr>,
 }
 

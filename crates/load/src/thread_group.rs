@@ -120,7 +120,8 @@ impl Generators {
         match self {
             Self::Threads(group) => group.control.hold(held),
             Self::Processes(members) => members.iter_mut().for_each(|one| one.hold(held)),
-            // Has no effect, because the script opens and closes its own connections.
+            // A hold has no effect on a script, because the script opens and closes its own
+            // connections.
             Self::Script(_) => {}
         }
     }
@@ -178,12 +179,12 @@ pub struct RunProgress {
     pub opened: u64,
     /// Number of failed connections.
     pub failed: u64,
-    /// Answers or deliveries so far in the measured time.
+    /// Number of answers or deliveries received so far in the measured time.
     pub received: u64,
     /// Number of errors so far.
     pub errors: u64,
-    /// The 99th percentile of the last second's latencies in nanoseconds, of the thread with the
-    /// highest one.
+    /// The 99th percentile of the last second's latencies in nanoseconds, in the thread where it is
+    /// highest.
     pub p99_ns: Option<u64>,
     /// The current stage of the run.
     pub stage: RunStage,

@@ -44,9 +44,9 @@ pub enum LogError {
     /// The file can't be opened for appending.
     #[error("can't open the log file {path}: {source}")]
     File {
-        /// The path as configured.
+        /// The configured path of the log file.
         path: PathBuf,
-        /// The error of the system.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The writing thread can't be started.

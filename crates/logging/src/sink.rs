@@ -31,7 +31,7 @@ const THREAD: &str = "log";
 
 /// A destination of lines. Only the writing thread uses it, so it may block.
 pub(super) trait LineOutput: Write + Send {
-    /// Called before a batch of `length` bytes.
+    /// Called before a batch of `length` bytes is written.
     fn prepare(&mut self, length: usize) -> io::Result<()> {
         let _ = length;
         Ok(())
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(texts(0), ["one", "two\\u001b"]);
         assert_eq!(texts(1), ["two\\u001b"]);
         assert_eq!(texts(2), [""; 0]);
-        // The number exceeds the count, so it is from another process.
+        // 99 exceeds the number of logged lines, so it is from another process and all lines are returned.
         assert_eq!(texts(99), ["one", "two\\u001b"]);
         for number in 0..RECENT_LINES_MAX {
             sink.push(format!("{number}\n").as_bytes());

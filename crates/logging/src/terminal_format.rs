@@ -28,7 +28,7 @@ const OPERATIONS: &[&str] = &[
     "veche::supervisor::stopping",
 ];
 
-/// Returns whether a line is useful to developers.
+/// Returns whether to show a log line. Lines about the operation of the server are hidden.
 pub(super) fn is_shown(metadata: &Metadata<'_>) -> bool {
     *metadata.level() != Level::INFO || !OPERATIONS.contains(&metadata.target())
 }

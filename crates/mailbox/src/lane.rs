@@ -1,4 +1,4 @@
-//! The state of one direction between two workers, shared by both.
+//! The messages from one worker to another, in a state shared by both workers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

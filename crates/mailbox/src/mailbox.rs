@@ -151,7 +151,7 @@ impl<T> Mailbox<T> {
         if self.unfinished(to) < self.options.credits {
             return true;
         }
-        // Request a wake, then check again, since a credit may have returned in between.
+        // Requests a wake, then checks again, since a credit may have returned in between.
         self.mesh
             .lane(self.me, to)
             .starved

@@ -34,7 +34,7 @@ impl WakeFlag {
         // The load before the swap avoids writes while the receiver is busy, so that all senders
         // can share the cache line.
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
-            // The function is set, because a receiver sleeps only after `attach`.
+            // `self.wake` is set, because a receiver sleeps only after `attach`.
             if let Some(wake) = self.wake.get() {
                 wake.wake();
             }

@@ -216,7 +216,8 @@ const CONNECTIONS: (&str, &str, Files) = (
     },
 );
 
-/// The same for subscription tokens, which may have separate keys.
+/// For subscription tokens, which may have separate keys: the path of their settings in Centrifugo's
+/// file, the section in Veche's configuration, and the names of the key files.
 const SUBSCRIPTIONS: (&str, &str, Files) = (
     "client.subscription_token",
     "[subscription_jwt]",

@@ -7,8 +7,9 @@ use super::settings::SettingsTree;
 pub(super) struct NamespaceContext {
     /// Whether the configuration has token keys.
     pub(super) has_tokens: bool,
-    /// Whether there are hooks for subscriptions, and for publications.
+    /// Whether there is a hook for subscriptions.
     pub(super) asks_to_subscribe: bool,
+    /// Whether there is a hook for publications.
     pub(super) asks_to_publish: bool,
     /// The default lifetime of positions.
     pub(super) position_ttl: Option<String>,

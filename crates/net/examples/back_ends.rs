@@ -1,4 +1,4 @@
-//! Compares the cost of a message on both back ends: CPU time of the server's thread, measured alternately.
+//! Compares the cost of a message with epoll and with io_uring: the CPU time of the server's thread, measured alternately.
 //!
 //! ```sh
 //! cargo run --profile bench -p veche-net --example back_ends                    # all, fifteen pairs of 300 ms or a second
@@ -25,7 +25,7 @@ use veche_net::{
     Buffer, ConnectionId, Driver, DriverEvent, Epoll, ListenOptions, Options, Uring, Waker, bind,
 };
 
-/// Time to wait for messages in flight after a pair was stopped.
+/// Time to wait for messages in flight after a measurement.
 const REST: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy)]
@@ -85,7 +85,7 @@ fn pin(core: usize) {
     let _ = sched_setaffinity(None, &set);
 }
 
-/// State shared by the threads of a pair.
+/// State shared by the threads of a server and its clients.
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
@@ -146,7 +146,7 @@ fn load(case: Case, address: SocketAddr, shared: &Shared, ready: impl FnOnce(Wak
     ready(driver.waker());
     let message = Bytes::from(vec![5; case.bytes()]);
     let mut all: Vec<ConnectionId> = Vec::new();
-    // Messages held back while another pair is measured.
+    // Messages held back while another server is measured.
     let mut kept: Vec<(ConnectionId, Buffer)> = Vec::new();
     let (mut received, mut told) = (0, 0);
     let (mut asked, mut open) = (0, 0);
@@ -271,7 +271,7 @@ impl Pair {
     }
 }
 
-/// A pair in a separate process. It runs one measurement for each line that it reads.
+/// A server with its clients in a separate process. It runs one measurement for each line that it reads.
 struct Process {
     child: Child,
     orders: ChildStdin,
@@ -298,7 +298,7 @@ impl Process {
         }
     }
 
-    /// Runs one measurement in the process. Returns the server's CPU time per message in
+    /// Runs one measurement in the separate process. Returns the server's CPU time per message in
     /// nanoseconds.
     fn run(&mut self) -> f64 {
         self.orders.write_all(b"\n").expect("it reads");

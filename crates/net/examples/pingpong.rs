@@ -1,4 +1,4 @@
-//! The client for `echo`: connections with messages in flight, each sent again as soon as it returns.
+//! The client for the example `echo`: each connection sends a message again when its echo arrives.
 //!
 //! `pingpong [ADDRESS] [CONNECTIONS] [BYTES] [SECONDS]`
 

@@ -148,7 +148,7 @@ impl DriverBase {
         Some(self.backing_off.swap_remove(place).0)
     }
 
-    /// Returns the maximum duration of the wait.
+    /// Returns how long the driver may wait for events, in milliseconds; `None`: without a limit.
     pub(crate) fn wait_ms(&self) -> Option<u64> {
         if !self.pending.is_empty() || !self.closed.is_empty() {
             return Some(0);

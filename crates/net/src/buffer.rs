@@ -12,7 +12,7 @@ pub enum Buffer {
 }
 
 impl Buffer {
-    /// Returns the bytes of either kind.
+    /// Returns the bytes to send, owned or shared.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {

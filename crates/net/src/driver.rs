@@ -69,7 +69,7 @@ pub enum DriverEvent<'a> {
     Accepted {
         /// Id of the new transport.
         id: ConnectionId,
-        /// The listener that accepted it.
+        /// The listener that accepted the connection.
         listener: ListenerId,
         /// Address of the peer, as seen by the kernel.
         peer: SocketAddr,

@@ -153,7 +153,8 @@ impl Wheel {
         (above.checked_shl(shift + SLOT_BITS).unwrap_or(0)) | ((slot as u64) << shift)
     }
 
-    /// Links an unset node. Its deadline must not be in the past.
+    /// Sets the deadline of a node that is in no list, and adds the node to the list of its slot.
+    /// The deadline must not be in the past.
     #[inline]
     fn link(&mut self, nodes: &mut impl TimerNodes, index: u32, deadline_ms: u64) {
         let differs = (deadline_ms ^ self.now_ms) | 1;

@@ -51,11 +51,11 @@ const WRITABLE: u8 = 4;
 /// A poll is in flight that reports a reset of the connection. It is needed only while no receive
 /// is in flight.
 const CHANGES: u8 = 8;
-/// The transport has entries in `later_parts`.
+/// The transport has entries in `Uring::later_parts`.
 const HAS_LATER_PARTS: u8 = 16;
-/// The transport is in `unsent`.
+/// The transport is in the list `Uring::unsent`.
 const UNSENT: u8 = 32;
-/// The transport is in `ready`.
+/// The transport is in the queue `Uring::ready`.
 const READY: u8 = 64;
 /// The operation of `RECEIVING` is a poll.
 const POLLING: u8 = 128;
@@ -328,7 +328,8 @@ impl SocketBackEnd for Uring {
 }
 
 impl AcceptBackEnd for Uring {
-    /// A poll that is no longer wanted is not cancelled. When it completes, nothing is accepted.
+    /// Starts or stops watching a listener. A poll that is no longer wanted is not cancelled; when
+    /// it completes, no connection is accepted.
     fn watch_listener(&mut self, id: ListenerId, is_wanted: bool) {
         if is_wanted && !self.watched.contains(&id) {
             self.watched.push(id);

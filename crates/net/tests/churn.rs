@@ -121,8 +121,8 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
     reset(peer);
 }
 
-/// Ends connections in all these ways concurrently. One peer stays connected and must be served
-/// throughout.
+/// Opens and ends connections concurrently, as [`visit`] does. One peer stays connected and must be
+/// served throughout.
 fn trouble<D: Driver>(driver: D, lasts: Duration) {
     const VISITORS: u64 = 4;
     let mut world = World::new(driver, ignore);

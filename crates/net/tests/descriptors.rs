@@ -56,7 +56,7 @@ fn rests_and_recovers<D: Driver>(driver: D) {
     );
     assert!(turns < 30, "{turns} turns: it spins");
     assert!(world.log.accepted().is_empty());
-    // While the listener is paused, it makes no attempts.
+    // While the listener is paused, it does not try to accept connections.
     world.driver.pause_accept(world.listener);
     world.turn(Some(150));
     world.turn(Some(50));

@@ -357,7 +357,7 @@ mod tests {
                 assert!(!glob.matches(name), "{name} {pattern}");
             }
         }
-        // With backtracking, these patterns would take exponential time.
+        // A matcher with backtracking would take exponential time for the patterns below.
         let name = "a".repeat(250);
         for pattern in ["*a".repeat(100) + "b", "{a,a}".repeat(150) + "b"] {
             assert!(!Glob::new(&pattern).expect("a pattern").matches(&name));

@@ -28,7 +28,7 @@ pub enum NodeMessage {
     Channels(ChannelsQuery),
     /// Requests the online status of a user.
     UserStatus(UserStatusQuery),
-    /// The reply to one of the messages above.
+    /// The reply to a query or command of another node.
     Answer(NodeReply),
     /// Commands of a client whose streaming response is held by the receiving node.
     Relay(EmulationRequest),
@@ -146,7 +146,7 @@ pub struct ConnectionAddress {
     /// The worker of the connection.
     #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
-    /// The connection's id on that worker.
+    /// The connection's id on `worker`.
     #[serde(with = "wire::WireConnection")]
     pub session: ConnectionId,
 }
@@ -199,7 +199,7 @@ pub struct AppCaller {
     /// The worker on the requesting node.
     #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
-    /// Identifies the call on that worker.
+    /// Identifies the call among those of `worker`.
     pub token: u64,
 }
 

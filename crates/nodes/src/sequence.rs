@@ -35,7 +35,7 @@ pub enum SequenceCheck {
     /// Commands with numbers above `after` and up to the number of the message are missing. From now on they count as
     /// received.
     Gap {
-        /// The last number received before.
+        /// The last number that was received before the gap.
         after: u64,
     },
 }

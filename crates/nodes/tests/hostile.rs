@@ -1,4 +1,4 @@
-//! Invalid input: messages of a later version, bytes of another program, and random bytes.
+//! Tests of invalid input: messages of a later version, bytes of another program, and random bytes.
 
 #[path = "../../../fuzz/src/nodes.rs"]
 #[expect(unreachable_pub, reason = "public in the fuzz crate")]
@@ -218,7 +218,7 @@ fn deep_nesting_is_refused() {
             let deep = [&whole[..HEADER], &vec![byte; 1 << 20]].concat();
             assert!(Envelope::decode(&deep).is_err(), "{name}");
         }
-        // A message with an additional field, which is ignored and nested too deeply.
+        // An additional field would be ignored, but this one is nested too deeply.
         let mut more = whole.clone();
         more[HEADER] += 1;
         more.extend_from_slice(b"\xa1x");

@@ -14,7 +14,7 @@ use veche_nodes::{Envelope, VERSION};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/1.0.txt");
 
-/// Number of bytes per line of the file.
+/// Number of message bytes per line of the file; each byte is written as two hexadecimal digits.
 const LINE_BYTES: usize = 40;
 
 fn written() -> String {

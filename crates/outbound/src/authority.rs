@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use veche_calls::{CallError, CallErrorKind, TlsMode};
 use veche_tls::Roots;
 
-/// Reads the file, if one is named; `owner` is the prefix of errors.
+/// Reads the CA file that `tls` names, if any; errors begin with `owner`.
 pub(crate) async fn read(owner: &'static str, tls: &TlsMode) -> Result<Option<Roots>, CallError> {
     let TlsMode::Authority(file) = tls else {
         return Ok(None);

@@ -192,7 +192,7 @@ impl MysqlClient {
                 return (Ok(reply), true);
             }
             Ok(Err(StatementError::Driver(error))) => error,
-            // The rest of the result has not been read.
+            // The rest of the result has not been read, so the connection can't be used again.
             Ok(Err(StatementError::Result(fault))) => return (Err(fault), false),
             Err(_) => return (Err(self.too_slow()), false),
         };

@@ -37,7 +37,7 @@ const WAITING_PER_RUNNING: usize = 32;
 pub enum Cost {
     /// 19 MiB and two passes.
     Usual,
-    /// The minimum of Argon2, for tests.
+    /// The least memory and work that Argon2 permits, for tests.
     Least,
 }
 
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// From the reference implementation's tests (`src/test.c`).
+    /// The hashes are from the tests of Argon2's reference implementation (`src/test.c`).
     #[test]
     fn hashes_of_other_programs_are_known() {
         for known in [

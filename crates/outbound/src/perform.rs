@@ -1,4 +1,4 @@
-//! Dispatches calls to the clients of their servers.
+//! Passes each call to the client for its kind of server, such as HTTP or Redis.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -47,9 +47,9 @@ pub(crate) struct PoolLimits {
 /// The connections to one server.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool<D: Connector> {
-    /// The kind of server, for errors.
+    /// The kind of server, for error texts.
     kind: &'static str,
-    /// The name of the pool, for errors.
+    /// The name of the pool, for error texts.
     name: String,
     dial: D,
     limits: PoolLimits,
@@ -162,12 +162,12 @@ impl<D: Connector> ConnectionPool<D> {
     }
 }
 
-/// The right to one of the pool's connections.
+/// The right to use one of the pool's connections.
 #[derive(Debug)]
 struct Permit {
     place: ActiveUse,
     _busy: BusyGuard,
-    /// Dropped last, when the connection's place is free for the next use.
+    /// Dropped last: then another use may take the connection's place.
     _free: OwnedSemaphorePermit,
 }
 
@@ -185,7 +185,7 @@ struct Of<D: Connector> {
     connection: D::Connection,
     connected: ConnectionGuard,
     pool: Arc<ConnectionPool<D>>,
-    /// Dropped last, when the connection is closed.
+    /// Dropped last, so that the place becomes free only after the connection has closed.
     permit: Permit,
 }
 

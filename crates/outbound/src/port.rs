@@ -260,7 +260,7 @@ async fn serve(
                             done.append(&mut outcomes);
                         }
                     }
-                    // Other outcomes that are ready are delivered together with this one.
+                    // All outcomes that are ready are delivered together.
                     next = running.next().now_or_never().flatten();
                 }
                 inbox.open.fetch_sub(over, Ordering::Relaxed);

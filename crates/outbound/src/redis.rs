@@ -262,8 +262,8 @@ impl RedisBatches {
         let RedisCall { keyspace, action } = call;
         match action {
             RedisAction::Run(command) => {
-                // Calls of an application share one settings object, so the pointer comparison usually succeeds; and there are
-                // few batches.
+                // The search is fast: there are few batches, and the calls of an application share one settings object, so the
+                // comparison of pointers usually succeeds.
                 let is_it =
                     |(known, _): &mut Batch| Arc::ptr_eq(known, &keyspace) || *known == keyspace;
                 match self

@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use crate::wire::{PamReply, PamRequest};
 
-/// This program serves as its own helper.
+/// The path of this program, which also serves as the helper.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Maximum time to load the library when only a configuration check waits for it.
+/// Maximum time to load libpam when only a configuration check waits for it.
 const PROBE_WAIT: Duration = Duration::from_secs(3);
 
 /// The reason why there is no reply.

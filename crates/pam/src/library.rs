@@ -13,7 +13,7 @@ impl PamLibrary {
     /// Loads the library.
     ///
     /// # Errors
-    /// It is missing, or the program is linked statically and can't load it; a message for the operator.
+    /// A message for the operator: the library is missing, or the program is linked statically and can't load it.
     pub fn load() -> Result<Self, String> {
         match Functions::load() {
             Ok(functions) => Ok(Self(functions)),

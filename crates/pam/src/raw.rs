@@ -186,7 +186,7 @@ impl Functions {
         if words.is_null() {
             return format!("PAM error {code}");
         }
-        // SAFETY: it is a constant string, and null was excluded.
+        // SAFETY: `words` is not null and points to a constant string.
         let words = unsafe { CStr::from_ptr(words) };
         words.to_string_lossy().into_owned()
     }
@@ -196,7 +196,7 @@ impl Functions {
 pub(crate) struct Transaction<'t> {
     functions: &'t Functions,
     handle: Handle,
-    /// The result of the last step.
+    /// The PAM code that the last call returned.
     code: c_int,
     _talk: &'t PamCredentials,
 }
@@ -252,17 +252,17 @@ impl Drop for Transaction<'_> {
     }
 }
 
-/// The answers to the prompts of modules.
+/// The answers to the prompts of PAM modules.
 pub(crate) struct PamCredentials {
     user: CString,
-    /// Ends with a NUL.
+    /// The password, terminated by a NUL.
     password: Zeroizing<Vec<u8>>,
     /// Whether the password was sent; further prompts ask for something else.
     is_password_sent: Cell<bool>,
 }
 
 impl PamCredentials {
-    /// Returns `None` if either contains a NUL.
+    /// Creates credentials; `None` if the user name or the password contains a NUL.
     pub(crate) fn new(user: &str, password: &[u8]) -> Option<Self> {
         if password.contains(&0) {
             return None;
@@ -303,7 +303,7 @@ extern "C" fn converse(
         Ok(count @ 1..=MESSAGES_MAX) if !messages.is_null() && !responses.is_null() => count,
         _ => return CONV_ERR,
     };
-    // SAFETY: the pointer that `start` passed to the library, which the transaction keeps borrowed.
+    // SAFETY: `data` is the pointer that `start` passed to the library; the transaction keeps it borrowed.
     let talk = unsafe { &*data.cast::<PamCredentials>().cast_const() };
     let mut answers = [None; MESSAGES_MAX];
     for (place, answer) in answers.iter_mut().take(count).enumerate() {
@@ -314,14 +314,14 @@ extern "C" fn converse(
         if message.is_null() {
             return CONV_ERR;
         }
-        // SAFETY: it points to a message for the duration of the call.
+        // SAFETY: `message` points to a message for the duration of the call.
         let style = unsafe { (*message).style };
         match talk.answer(style) {
             Ok(text) => *answer = text,
             Err(code) => return code,
         }
     }
-    // SAFETY: the library frees it with free(3), as pam_conv(3) says; zeroes are a valid `Response`.
+    // SAFETY: the library frees the array with free(3), as pam_conv(3) says; zeroes are a valid `Response`.
     let given: *mut Response = unsafe { libc::calloc(count, size_of::<Response>()) }.cast();
     if given.is_null() {
         return BUF_ERR;
@@ -339,7 +339,7 @@ extern "C" fn converse(
         // SAFETY: as above.
         unsafe { (*response).text = text };
     }
-    // SAFETY: the library provides the destination.
+    // SAFETY: the PAM library passes a valid `responses` pointer.
     unsafe { *responses = given };
     SUCCESS
 }
@@ -347,21 +347,21 @@ extern "C" fn converse(
 /// Wipes and frees the first `made` answers.
 fn forget(given: *mut Response, made: usize) {
     for place in 0..made {
-        // SAFETY: points to one of the allocated responses.
+        // SAFETY: `given.add(place)` points to one of the allocated responses.
         let response = unsafe { given.add(place) };
         // SAFETY: as above.
         let text = unsafe { (*response).text };
         if text.is_null() {
             continue;
         }
-        // SAFETY: a string from strdup.
+        // SAFETY: `text` is a string from strdup.
         let length = unsafe { libc::strlen(text) };
-        // SAFETY: the text has that many bytes.
+        // SAFETY: `text` has `length` bytes.
         unsafe { libc::explicit_bzero(text.cast(), length) };
-        // SAFETY: allocated by strdup.
+        // SAFETY: `text` was allocated by strdup.
         unsafe { libc::free(text.cast()) };
     }
-    // SAFETY: allocated by calloc.
+    // SAFETY: `given` was allocated by calloc.
     unsafe { libc::free(given.cast()) };
 }
 
@@ -387,7 +387,7 @@ pub(crate) fn account_name(name: CString) -> CString {
     if code != 0 || found.is_null() || entry.pw_name.is_null() {
         return name;
     }
-    // SAFETY: a string in `texts`.
+    // SAFETY: `pw_name` points to a string in `texts`.
     let written = unsafe { CStr::from_ptr(entry.pw_name) };
     written.to_owned()
 }

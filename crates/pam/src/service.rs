@@ -1,4 +1,4 @@
-//! PAM service names: a file of rules, `/etc/pam.d/NAME`, or one in another folder.
+//! PAM services. A service has a file of rules, in `/etc/pam.d` or in another folder.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 /// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Where Linux-PAM looks for rules, the administrator's before the distribution's: pam.d(5).
+/// The folders in which Linux-PAM looks for rules: the administrator's, then the distribution's (pam.d(5)).
 const FOLDERS: [&str; 2] = ["/etc/pam.d", "/usr/lib/pam.d"];
 
-/// A service by its name, and the folder of its rules if that is not the system's.
+/// A PAM service: its name, and the folder with its rules if they are not in the system's folder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PamService {
     name: String,

@@ -38,9 +38,9 @@ impl fmt::Debug for PamRequest {
 /// A message of a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PamReply {
-    /// At the start: the helper has loaded libpam.
+    /// Sent at the start: the helper has loaded libpam.
     Ready,
-    /// At the start: the helper could not load libpam, for this reason, and ends.
+    /// Sent at the start: the reason why the helper could not load libpam. The helper then ends.
     Unusable(String),
     /// The password is correct and the account valid; with the user name determined by PAM.
     Accepted(String),
@@ -137,7 +137,7 @@ fn write_frame(socket: &mut impl Write, fields: &[&[u8]]) -> io::Result<()> {
     if length > FRAME_BYTES_MAX {
         return Err(invalid("too long"));
     }
-    // Allocated with its final size: a growing buffer would leave copies behind.
+    // The buffer has its final size from the start. A growing one would leave copies of the password in memory.
     let mut frame = Zeroizing::new(Vec::with_capacity(4 + length));
     frame.extend_from_slice(&number(length));
     for field in fields {

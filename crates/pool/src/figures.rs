@@ -144,7 +144,7 @@ pub struct PoolFigures {
 }
 
 impl PoolFigures {
-    /// Returns the present state.
+    /// Returns the current state of the application's processes.
     #[must_use]
     pub fn gauges(&self) -> PoolGauges {
         let [starting, idle, busy, stopping, queued, memory_bytes] =
@@ -218,7 +218,7 @@ impl PoolFigures {
     }
 }
 
-/// The share of one generation in the gauges, subtracted again when it is dropped.
+/// The share that one generation of processes has in the gauges. Dropping it subtracts the share.
 #[derive(Debug)]
 pub(crate) struct GaugeShare {
     figures: Arc<PoolFigures>,

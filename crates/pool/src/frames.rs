@@ -1,4 +1,4 @@
-//! Frames from a process: its hello, answers, effects and calls, each passed to the server thread concerned.
+//! Handles the frames of a worker process, and passes answers, effects and calls to the server thread concerned.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::process::{PoolProcess, PoolProcessState};
 use crate::shared::{PoolMessage, ProcessKey, Shared, ThreadOutlet, bit};
 
-/// The fields of a head that determine the server thread that a frame is for.
+/// The fields of a frame's head that determine which server thread gets the frame.
 #[derive(Debug, Deserialize)]
 struct Envelope {
     #[serde(rename = "type")]
@@ -40,7 +40,7 @@ impl Envelope {
     }
 }
 
-/// The results of the frames of one read.
+/// The outcome of handling all frames that one read has returned.
 #[derive(Debug, Default)]
 pub(crate) struct ReadOutcome {
     /// Whether the process accepts events from now on.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub(crate) struct Inbox<T> {
     items: Mutex<Vec<T>>,
-    /// Changed only while `items` is locked.
+    /// Whether items were announced and not taken yet. It changes only while `items` is locked.
     is_announced: AtomicBool,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct PoolHandle {
     pub(crate) generation: u64,
     pub(crate) pool: Arc<Shared>,
     pub(crate) outlet: Arc<ThreadOutlet>,
-    /// Whether the latest orders were not announced yet.
+    /// Whether some orders have not been announced yet.
     has_orders: Cell<bool>,
 }
 

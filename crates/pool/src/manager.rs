@@ -249,7 +249,7 @@ impl Manager {
         }
     }
 
-    /// Ends overdue events and processes, and starts the replacement of worn processes.
+    /// Ends overdue events and processes, and replaces processes that are too old, too large or idle for too long.
     fn tend(&mut self, now: Instant) {
         while let Some(job) = self.queue.pop_late(self.options.queue_timeout, now) {
             let timeout = self.options.queue_timeout;

@@ -1,4 +1,4 @@
-//! Bytes on their way to a process.
+//! The buffer of bytes that are to be written to a process.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};

@@ -86,7 +86,7 @@ pub(crate) struct PoolProcess {
     pub(crate) status: Option<ExitStatus>,
     pub(crate) stdout: Lines<File>,
     pub(crate) stderr: Lines<File>,
-    /// The latest lines of its error output, while it starts.
+    /// The latest lines of the process's standard error, while it starts.
     pub(crate) start_errors: String,
     socket: Option<UnixStream>,
     decoder: FrameDecoder,
@@ -161,8 +161,8 @@ impl PoolProcess {
         Ok(())
     }
 
-    /// Makes the pool thread also wait until the socket accepts more while there is output, and
-    /// stops this once there is none.
+    /// While there is output, makes the pool thread also wait until the socket accepts more.
+    /// Without output, ends this.
     pub(crate) fn watch_writes(&mut self, watch: &Watch) {
         let writes = self.has_output();
         if writes != self.is_write_watched
@@ -200,8 +200,7 @@ impl PoolProcess {
         self.output.push_rest(frame, 0);
     }
 
-    /// Sends an event. Its frame has the id 0, which is replaced by a new id; the outcome goes to the outlet in the
-    /// job.
+    /// Sends an event. The id 0 in `frame` is replaced by a new id. The outcome goes to the outlet of `job`.
     pub(crate) fn hand(
         &mut self,
         name: EventName,
@@ -256,7 +255,7 @@ impl PoolProcess {
         begun.min_by_key(|(since, _)| *since)
     }
 
-    /// Writes as much as the socket accepts; `false` if it is broken.
+    /// Writes as much as the socket accepts. Returns `false` if the socket is broken.
     pub(crate) fn flush(&mut self) -> bool {
         let Some(socket) = &mut self.socket else {
             return true;
@@ -264,8 +263,8 @@ impl PoolProcess {
         self.output.write_to(socket).is_ok()
     }
 
-    /// Reads once and passes on each frame, head and payload. An error ends the process; its text is empty if the
-    /// socket has ended.
+    /// Reads from the socket once, and calls `frame` with the head and the payload of each frame. After an error
+    /// the process has to end. The error text is empty if the socket has ended.
     pub(crate) fn read(
         &mut self,
         buffer: &mut Vec<u8>,

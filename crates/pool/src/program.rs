@@ -45,7 +45,7 @@ impl Program {
         &self.0.options
     }
 
-    /// Returns whether both are the same generation.
+    /// Returns whether `other` is the same generation of the same application.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -14,12 +14,12 @@ use crate::inbox::Inbox;
 /// An event on its way to a process.
 #[derive(Debug)]
 pub(crate) struct EventJob {
-    /// The recipient of the outcome.
+    /// The queue to which the outcome of the event is sent.
     pub(crate) outlet: Arc<ThreadOutlet>,
     /// The number by which the server thread identifies the event.
     pub(crate) number: u64,
     pub(crate) name: EventName,
-    /// The frame, with an id of 0.
+    /// The encoded event. Its id is 0 until a process takes the event.
     pub(crate) frame: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum PoolOrder {
     Frame(ProcessKey, Vec<u8>),
 }
 
-/// A process of a pool; a number is never used twice.
+/// Identifies a process of a pool. A number is never used for a second process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ProcessKey(pub(crate) u64);
 
@@ -111,8 +111,8 @@ impl ThreadOutlet {
     }
 }
 
-/// Hands over all orders on the calling thread; returns `false` if another thread holds the pool's
-/// lock.
+/// A function that hands over all orders on the calling thread. It returns `false` if another
+/// thread holds the pool's lock.
 #[derive(Default)]
 struct Entrance(OnceLock<Box<dyn Fn() -> bool + Send + Sync>>);
 

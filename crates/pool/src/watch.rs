@@ -85,7 +85,7 @@ impl Watch {
         ready.events.clear();
         ready.sources.clear();
         let timeout = Timespec::try_from(timeout).ok();
-        // An interruption is a wait that ends early.
+        // If a signal interrupts the wait, the wait only ends early.
         let _ = epoll::wait(
             &*self.0,
             spare_capacity(&mut ready.events),

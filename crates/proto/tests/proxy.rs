@@ -1,4 +1,5 @@
-//! Tests of PROXY protocol headers: valid and invalid ones, and any split.
+//! Tests of PROXY protocol headers: valid headers, invalid headers, and headers that arrive in
+//! pieces.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

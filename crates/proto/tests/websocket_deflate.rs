@@ -17,7 +17,7 @@ const WINDOWS: DeflatePolicy = DeflatePolicy {
     client_window_bits: 15,
 };
 
-/// Returns the response to these offers, with `pd` for the extension's name; empty if compression is declined.
+/// Returns the response to `offers`, in which `pd` replaces the extension's name; empty if compression is declined.
 fn answer(policy: &DeflatePolicy, offers: &[&str]) -> String {
     let mut out = Vec::new();
     if let Some(agreed) = negotiate(offers.iter().copied(), policy) {
@@ -87,7 +87,7 @@ fn a_server_answers_offers() {
         ";",
     ] {
         assert_eq!(takeover(wrong), "", "{wrong}");
-        // The server accepts the next offer instead, in the same header or in another.
+        // The server skips an invalid offer and accepts the next one, in the same header or in another.
         let both = format!("{}, permessage-deflate", pd(wrong));
         assert_eq!(answer(&WINDOWS, &[&both]), "pd", "{wrong}");
         assert_eq!(
@@ -345,8 +345,8 @@ fn bombs_stop_at_the_limit() {
     }
 }
 
-/// Zeros compress to a thousandth. Such a message is refused if it inflates to more than 64 KiB, with and without
-/// context takeover.
+/// A message of zeros compresses to a thousandth of its size. It is refused if it inflates to more than 64 KiB, with
+/// and without context takeover.
 #[test]
 fn a_message_that_inflates_too_far_is_refused() {
     let zeros = |length: usize, takeover| {

@@ -1,5 +1,5 @@
-//! Messages are encoded and decoded again, with any fragmentation, control frames in between, and any splits. The
-//! memory of a decoder is limited by its input and its limits.
+//! Tests that encoded messages are decoded unchanged, with any fragmentation, control frames in between, and any
+//! splits. The memory of a decoder is limited by its input and its limits.
 
 use proptest::prelude::*;
 use veche_proto::websocket::{

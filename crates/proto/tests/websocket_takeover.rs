@@ -48,7 +48,7 @@ fn payload(frame: &[u8]) -> (&[u8], bool) {
     (&frame[start..], frame[0] & 0x40 != 0)
 }
 
-/// A connection's decompressor as other implementations have it: one stream for all messages.
+/// A decompressor as in other implementations: it uses one stream for all messages of a connection.
 struct Receiver(Decompress);
 
 impl Receiver {
@@ -78,7 +78,7 @@ impl Receiver {
     }
 }
 
-/// A connection's compressor as other implementations have it: one stream for all messages.
+/// A compressor as in other implementations: it uses one stream for all messages of a connection.
 struct Sender {
     stream: Compress,
     level: u32,
@@ -539,7 +539,7 @@ fn work_is_counted() {
     let (too_far, error) = work_of(&zeros(65_001));
     assert_eq!(error, Some(ProtocolError::MessageTooBig));
     assert!((65_000..80_000).contains(&too_far), "{too_far}");
-    // Messages without compression cause no such work.
+    // For uncompressed messages, no work is counted.
     let mut plain = Vec::new();
     encode_message(&mut plain, MessageKind::Binary, &[0; 1000], None);
     let mut decoder = Decoder::new(Role::Client, Some(agreed));
@@ -581,7 +581,7 @@ fn a_peer_may_not_refer_beyond_what_was_agreed() {
 }
 
 /// The last messages of two connections were equal, so the shared stream continues for the second connection. It must
-/// not refer to earlier data of the first.
+/// not refer to earlier data of the first connection.
 #[test]
 fn nothing_of_another_connection_is_referred_to() {
     let mut random = fastrand::Rng::with_seed(3);

@@ -291,13 +291,13 @@ impl PerEvent {
     }
 }
 
-/// The part of the frames that is executed.
+/// Which content of a response's frames is executed.
 #[derive(Clone, Copy, Debug)]
 enum Parts {
     All,
-    /// Only replies and failures.
+    /// Only the end of the handler: its reply or failure.
     End,
-    /// Effects of an accepted handshake.
+    /// Only the effects, once the connection of an accepted handshake is open.
     Effects,
 }
 

@@ -1,4 +1,4 @@
-//! Events as requests, and the effects of their responses.
+//! Tests that an application's events become requests, and that the responses have their effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,7 +146,7 @@ impl World {
         self.take();
     }
 
-    /// Answers the oldest request by a head and a payload.
+    /// Answers the oldest request with further head members and a payload.
     fn answer(&mut self, members: &str, payload: &str) {
         let Token(id) = self.asked[0].0;
         let head = format!("{{\"type\":\"answer\",\"id\":{id}{members}}}");
@@ -182,7 +182,7 @@ impl World {
         assert_eq!(progress, HandlerProgress::Waits);
     }
 
-    /// Opens a connection whose handler has done nothing.
+    /// Opens a connection: the application accepts the handshake without further effects.
     fn open(&mut self) {
         self.handshake();
         self.answer("", "");

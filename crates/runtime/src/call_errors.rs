@@ -44,13 +44,13 @@ pub fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
 /// The classification of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorInfo<'a> {
-    /// The kind: that of a call, [`FULL`], `closed`, `cancelled` or [`SCRIPT`].
+    /// The kind of the error: that of a failed call, [`FULL`], `closed`, `cancelled` or [`SCRIPT`].
     pub kind: &'a str,
     /// The other side's code, if it has one.
     pub code: Option<CodeValue<'a>>,
     /// Whether the call had no effect and may succeed if it is repeated later.
     pub is_retryable: bool,
-    /// The text without its tag.
+    /// The error text without the kind in brackets.
     pub message: &'a str,
 }
 

@@ -248,7 +248,7 @@ pub enum Effect {
         /// The token of the dialing handler.
         token: Token,
     },
-    /// Responds to an [`Event::Hook`](crate::Event::Hook). Each gets exactly one response.
+    /// Responds to an [`Event::Hook`](crate::Event::Hook). Each such event gets exactly one response.
     Hook {
         /// The number of the request.
         number: u64,
@@ -285,7 +285,7 @@ pub struct LogContext {
     pub user: Option<String>,
     /// The method of the request that opened the connection.
     pub method: Option<String>,
-    /// The path of that request.
+    /// The path of the request that opened the connection.
     pub path: Option<String>,
     /// The worker process that runs the handler, if it runs in one.
     pub process: Option<LogProcess>,
@@ -294,7 +294,7 @@ pub struct LogContext {
 /// A worker process, as shown in log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogProcess {
-    /// The number among the processes of the application.
+    /// The number of this process among the processes of its application.
     pub instance: u32,
     /// The process id.
     pub pid: u32,
@@ -338,7 +338,7 @@ const COUNT_MAX: usize = 1 << 20;
 /// The maximum number of log bytes recorded before the effects are executed; further lines are
 /// dropped. The worker formats all recorded lines at once and does nothing else meanwhile.
 const LOG_BYTES_MAX: usize = 1 << 20;
-/// The number of bytes that a log line counts in addition to its text.
+/// The number of bytes counted for each log line in addition to its text.
 const LOG_LINE_BYTES: usize = 128;
 /// The longest message in bytes. It is limited because a message is validated and copied in one step.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;

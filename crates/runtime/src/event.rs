@@ -24,14 +24,14 @@ pub enum Event<'a> {
     Open {
         /// The id of the new connection.
         id: ConnectionId,
-        /// The request of its handshake.
+        /// The handshake request of the connection.
         request: Box<Request>,
     },
     /// A complete message arrived.
     Message {
         /// The id of the connection.
         id: ConnectionId,
-        /// Whether it is text or binary.
+        /// Whether the message is text or binary.
         kind: MessageKind,
         /// The content; valid UTF-8 if the message is text.
         data: &'a [u8],

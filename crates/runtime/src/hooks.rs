@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-/// A kind of request.
+/// A kind of hook: a request by which the server asks or notifies an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
     /// Decides on a client that connects without a token: its user, channels and data.
@@ -83,7 +83,7 @@ pub struct AppHookCaller<'a> {
     pub version: &'a str,
     /// The client's address, as trusted proxies determine it.
     pub remote: IpAddr,
-    /// Headers of its handshake, with names in lower case.
+    /// The headers of the client's handshake, with names in lower case.
     pub headers: &'a [(Box<str>, Box<[u8]>)],
     /// Private data of the application about the connection: JSON.
     pub meta: Option<&'a [u8]>,

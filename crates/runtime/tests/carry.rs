@@ -1,4 +1,4 @@
-//! Compares the effects made from worker frames with the vectors.
+//! Tests the effects of the worker frames in the test vectors.
 
 mod support;
 
@@ -37,7 +37,7 @@ impl CallBridge for Own {
     }
 }
 
-/// Returns the effects of a vector on worker 0.
+/// Returns the effects on worker 0 of the test vector `name` in `file`.
 fn carried(file: &str, name: &str, origin: EventOrigin) -> (Vec<String>, Own) {
     let vector = vector(file, name);
     let wire = vector.wire();
@@ -354,7 +354,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
             &["command info  77"],
         ),
         ("connections", EventOrigin::Worker, &["find ann 10 77"]),
-        // The runtime answers these calls itself.
+        // The runtime answers the call `connection` itself, so the call has no effect.
         ("connection", request, &[]),
         ("renew", EventOrigin::Worker, &["renew 3 eyJ 77"]),
         ("part", request, &["part 3 x Some(Token(77))"]),

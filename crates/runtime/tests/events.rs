@@ -1,4 +1,4 @@
-//! Compares encoded events and hello answers with the vectors.
+//! Compares encoded events and answers to hellos with the test vectors.
 
 mod support;
 
@@ -219,7 +219,7 @@ fn events_are_written_as_their_vectors() {
         let wire = written(event, *id, *known);
         assert_eq!(wire, Some(vector("events", name).wire()), "{name}");
     }
-    // Start and cancel are made by the runtime.
+    // The table lacks the frames `start` and `cancel`, which the runtime creates itself.
     assert_eq!(table.len() + 2, vectors("events").len());
     for event in [
         Event::Run,

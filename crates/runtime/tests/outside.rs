@@ -1,4 +1,4 @@
-//! Compares calls of workers to external servers, and their results, with the vectors.
+//! Compares calls of workers to external servers, and their results, with the test vectors.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Compares the reference page with the code: its examples are vectors, and it lists every name.
+//! Compares the page docs/reference/runtime-protocol.md with the code: each example is the head of
+//! a test vector, and each name is listed.
 
 mod support;
 
@@ -82,7 +83,7 @@ fn fields_of_all_vectors_are_named() {
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    // Applications choose these names.
+                    // Applications choose the names of the fields in these objects.
                     if matches!(within, "attributes" | "set" | "options") {
                         continue;
                     }

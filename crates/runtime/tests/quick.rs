@@ -1,4 +1,4 @@
-//! The quick forms of heads: read and written exactly as by the general code.
+//! Tests that quick code reads and writes heads of common forms exactly as the general code does.
 
 use veche_runtime::wire::{
     EventConnection, EventName, Frame, FrameLimits, FromWorker, HandlerEnd, OutgoingEvent,
@@ -23,7 +23,7 @@ fn read_both(head: &str, payload: &[u8], name: EventName) {
             payload,
         };
         let read = format!("{:?}", FromWorker::read(frame, event));
-        // The space moves the column that an error names.
+        // The space in the head shifts the column in an error text, so the position is cut off.
         let text = read.split(" at line ").next();
         text.unwrap_or_default().to_owned()
     };

@@ -1,4 +1,4 @@
-//! Each vector, whole and in pieces, is decoded by its receiver and re-encoded by the sender.
+//! Decodes each vector, whole and in pieces, like its receiver, and encodes it like its sender.
 
 mod support;
 

@@ -1,4 +1,4 @@
--- `veche.api`: the methods that back ends call by HTTP, with their names, fields and results; and `veche.publish` with options.
+-- Creates `veche.api`, which has the methods of the HTTP API for back ends; and `veche.publish` and `veche.push`.
 local inner = ...
 
 local native, await_reply, publish_later = inner.native, inner.await_reply, inner.publish_later

@@ -3,12 +3,12 @@ local inner = ...
 
 local rule, type, rawget = inner.native.rule, type, rawget
 
--- Calls the handler of the hook request with that number.
+-- Calls `handler`, and passes its results on as the decision on the hook request `number`.
 function inner.rule(handler, number, ...)
   return rule(number, handler(...))
 end
 
--- Returns a handler for a table of methods.
+-- Returns a handler that calls the function of the requested method in `methods`.
 function inner.by_method(methods)
   return function(client, method, data)
     local handler = rawget(methods, method)

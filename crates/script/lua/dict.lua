@@ -4,7 +4,7 @@ local inner = ...
 local native = inner.shared
 local error, pairs, setmetatable = error, pairs, setmetatable
 
--- Creates a class of objects with these methods, to which the number of the object is passed; returns its constructor.
+-- Creates a class of objects, and returns its constructor. Each method gets the object's number instead of the object.
 local function class(kind, methods)
   local numbers = setmetatable({}, { __mode = "k" })
   local index = {}

@@ -56,7 +56,7 @@ end
 
 local function is_long(s) return type(s) == "string" and #s > PART_BYTES end
 
--- LuaJIT implements these in assembler, which must not see a failed allocation.
+-- LuaJIT implements this function in assembler, in which an allocation must not fail.
 function string.sub(s, i, j)
   if is_long(s) and not has_room(#s) then error(NO_MEMORY, 2) end
   return sub(s, i, j)
@@ -127,8 +127,8 @@ end
 
 local function less(a, b) return a < b end
 
--- Sorts numbers or strings by merge sort. Its loops are compiled and always take n log n steps. The C function compares all
--- pairs in the worst case and can't be interrupted.
+-- Sorts numbers or strings by merge sort. Its loops are compiled and always take n log n steps. `table.sort` of LuaJIT
+-- compares all pairs in the worst case and can't be interrupted.
 local function merge_sort(list, count)
   local from, to = {}, {}
   for at = 1, count do from[at] = rawget(list, at) end
@@ -193,7 +193,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- others
 
--- A text that is too long can't be a number and is not passed to the library.
+-- A text that is too long can't be a number, so it is not passed to Lua's own `tonumber`.
 function tonumber(...)
   if is_long((...)) then return nil end
   return to_number(...)

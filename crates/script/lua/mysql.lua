@@ -11,7 +11,7 @@ local drop_lease, running, status = inner.native.drop_lease, inner.coroutine_run
 local error, next, pairs, setmetatable, type, unpack, select =
   error, next, pairs, setmetatable, type, unpack, select
 
--- The numbers of databases, and the leases of transactions with the numbers of their databases, by object.
+-- `databases` maps database objects to numbers, `transactions` maps transaction objects to their states.
 local databases = setmetatable({}, { __mode = "k" })
 local transactions = setmetatable({}, { __mode = "k" })
 
@@ -45,7 +45,7 @@ for _, name in pairs { "query", "row", "value", "execute" } do
   end
 end
 
--- Open transactions, and their coroutines as long as they can be resumed.
+-- Maps each open transaction to its coroutine, as long as the coroutine can be resumed.
 local coroutines = setmetatable({}, { __mode = "kv" })
 
 local function finish(transaction, ok, ...)

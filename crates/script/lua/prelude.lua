@@ -108,13 +108,14 @@ local function handle(handler, ok, caught, ...)
   return handled(place, before, raw_pcall(handler, value))
 end
 
--- The handler runs after the stack was unwound, but has the traceback.
+-- Replaces Lua's `xpcall`: the handler runs after the stack was unwound, but `debug.traceback` still returns the
+-- traceback of the error.
 function xpcall(f, handler, ...)
   return handle(handler, raw_xpcall(f, capture, ...))
 end
 
 debug = {
-  -- `traceback([coroutine,] [message [, level]])`
+  -- Replaces Lua's `debug.traceback([coroutine,] [message [, level]])`.
   traceback = function(...)
     local co, message, level = nil, ...
     if type(message) == "thread" then co, message, level = ... end
@@ -122,7 +123,7 @@ debug = {
     local trace = not co and traces[co_running() or native]
     if not trace then
       level = type(level) == "number" and level or (co and 0 or 1)
-      -- Without `co`, one level more, because this function is on the stack as well.
+      -- Without `co`, the level is one more, because this function is on the stack as well.
       trace = native.traceback(co, co and level or level + 1)
     end
     return (message and message .. "\n" or "") .. trace
@@ -332,8 +333,8 @@ function timer.every(every, f, ...)
   local count, arguments = select("#", ...), { ... }
   local due, task = native.now(), nil
   local function go_on()
-    -- Some errors, such as the end of a run that took too long, can't be caught by pcall. They also
-    -- end only one call, not the timer.
+    -- pcall can't catch some errors, such as the end of a run that took too long. With `go_on`, the
+    -- timer continues even after such an error in `f`.
     if not is_fragile then task.go_on = go_on end
     while true do
       local now = native.now()
@@ -354,7 +355,7 @@ end
 
 -- Publishing.
 
--- Waits for room in the hub, or fails where nothing can wait.
+-- Waits until the hub has room for the publication; raises an error where waiting is impossible.
 local function publish_later(publish, to, data, kind)
   while true do
     local token = publish(to, data, kind, can_wait())
@@ -441,7 +442,7 @@ local request_methods = {}
 
 local request_fields = native.request_fields
 local request_meta = {
-  -- A value is stored once it has been read.
+  -- Each field is read from Rust once and then stored in the request.
   __index = function(request, key)
     local field = request_fields[key]
     if not field then return request_methods[key] end
@@ -454,7 +455,7 @@ local request_meta = {
 
 local respond, write = native.respond, native.write
 
--- Lets a function write the body, if there is one.
+-- If there is a function `body`, lets it write the response body.
 local function stream(number, body)
   if not body then return end
   body(function(data)
@@ -500,7 +501,7 @@ end
 return veche, {
   serve = serve, shake = shake, task_failed = task_failed, wake_stop_waits = wake_stop_waits, loaded = loaded,
   as_function = as_function,
-  -- Exports for the modules in Lua.
+  -- The following functions are for the other modules in Lua.
   await = await, await_reply = await_reply, give_way = give_way, native = native, try_park = try_park, wake = wake, new_token = new_token,
   shared = native.shared, client = native.client, can_wait = can_wait, cannot_wait = cannot_wait, publish_later = publish_later,
   spawn = veche.spawn, spawn_lasting = spawn_lasting, xpcall = xpcall, traceback = debug.traceback, request_methods = request_methods, connection_methods = methods,

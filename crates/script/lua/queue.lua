@@ -1,4 +1,5 @@
--- `veche.queue`: objects for queues that Rust stores under a number as long as a guard exists; an object has both.
+-- `veche.queue`: objects for queues. Rust stores a queue under a number as long as a guard exists; an object holds
+-- the number and the guard.
 --
 -- A wait that ends takes no value: the coroutine tries again when it continues. If it does not
 -- continue, the next waiting coroutine is woken.

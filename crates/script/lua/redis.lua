@@ -5,7 +5,7 @@ local inner = ...
 local native, await_reply, drop_lease = inner.native.redis, inner.await_reply, inner.native.drop_lease
 local error, rawset, setmetatable, type = error, rawset, setmetatable, type
 
--- The numbers of servers, and the leases of subscriptions with the numbers of their servers, by object.
+-- `servers` maps server objects to numbers. `subscriptions` maps subscription objects to leases and servers.
 local servers = setmetatable({}, { __mode = "k" })
 local subscriptions = setmetatable({}, { __mode = "k" })
 

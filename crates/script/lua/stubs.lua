@@ -91,7 +91,7 @@ local function read_http(answer, name, number, level)
   return { status = status, headers = headers, parts = parts }
 end
 
--- Sets the answer to the application's requests to that address.
+-- Sets the answer to the application's HTTP requests with this method and URL.
 function test.stub_http(method, url, answer)
   if type(method) ~= "string" or not (method == "*" or method:find("^%u+$")) then
     bad("test.stub_http", 1, 'a method such as "GET", or "*",', 2)
@@ -101,7 +101,7 @@ function test.stub_http(method, url, answer)
   add_stub("http", "test.stub_http", 3, method, url, answer, read_http)
 end
 
--- Sets the addresses of a host for the application.
+-- Sets the addresses that the application gets for a host name.
 function test.stub_resolve(host, addresses)
   if type(host) ~= "string" or host == "" then bad("test.stub_resolve", 1, "a host's name", 2) end
   if type(addresses) == "string" then addresses = { addresses } end
@@ -111,14 +111,14 @@ function test.stub_resolve(host, addresses)
   add_stub("resolve", "test.stub_resolve", 2, "*", host, addresses, as_it_is)
 end
 
--- Sets the answer to the application's statements.
+-- Sets the answer to a MySQL statement of the application, or to all that begin with a text and "*".
 function test.stub_mysql(sql, answer)
   if type(sql) ~= "string" or not sql:find("%S") then bad("test.stub_mysql", 1, 'a statement, or its beginning and "*",', 2) end
   if answer == nil then bad("test.stub_mysql", 2, "rows, a value, { affected = … } or a function", 2) end
   add_stub("mysql", "test.stub_mysql", 2, "*", sql, answer, as_it_is)
 end
 
--- Sets the answer to the application's commands.
+-- Sets the answer to a Redis command of the application, such as "GET name" or "GET *".
 function test.stub_redis(command, ...)
   if type(command) ~= "string" or not command:find("^%S") then
     bad("test.stub_redis", 1, 'a command such as "GET name" or "GET *"', 2)
@@ -154,7 +154,7 @@ local function read_websocket(options, name, number, level)
   return { protocol = protocol, status = options.status, body = body }
 end
 
--- A WebSocket server that the application can dial.
+-- Creates a WebSocket server that the application can dial.
 function test.stub_websocket(url, options)
   if type(url) ~= "string" or not url:find("^wss?://") then
     bad("test.stub_websocket", 1, "an address with ws:// or wss://", 2)
@@ -180,11 +180,11 @@ function Server:accept(options)
   return client
 end
 
--- Returns the requests of the application: { method = …, url = …, headers = …, body = … }.
+-- Returns the HTTP requests that the application has made: { method = …, url = …, headers = …, body = … }.
 function test.requests() return ask("test.requests", { ask = "requests" }, 2) end
 
--- Returns the application's statements: { sql = …, values = …, database = …, host = … }.
+-- Returns the MySQL statements that the application has run: { sql = …, values = …, database = …, host = … }.
 function test.queries() return ask("test.queries", { ask = "queries" }, 2) end
 
--- Returns the application's Redis commands: { "GET", "name" }.
+-- Returns the Redis commands that the application has sent, such as { "GET", "name" }.
 function test.commands() return ask("test.commands", { ask = "commands" }, 2) end

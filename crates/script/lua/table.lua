@@ -11,7 +11,7 @@ local scan, values, more, sum = native.scan, native.values, native.more, native.
 local see, update_seen, note = native.see, native.update_seen, native.note
 local watch, next, decode = native.watch, native.next, inner.native.modules.json.decode
 
--- The only object of each table, and its schema, by the number of the table.
+-- By the number of a table: its only Lua object (`objects`), and its schema (`known`).
 local objects, known = {}, {}
 
 local function number_of(self, method, level)
@@ -80,7 +80,7 @@ local function makers(object, names, as_values)
   return { all = all, as_values = as_values, some = {}, count = 0, lists = setmetatable({}, { __mode = "k" }) }
 end
 
--- Whether a list is unchanged since its builder was created.
+-- Returns whether a list of columns is unchanged since its builder was created.
 local function is_same(columns, names)
   local count = #names
   if #columns ~= count then return false end
@@ -90,9 +90,9 @@ local function is_same(columns, names)
   return true
 end
 
--- Returns the builder of rows with these columns: the list itself, with a function, the columns'
--- indexes and their count. Builders are cached, because most lists are used repeatedly. `number` is
--- the position of the list among the method's arguments.
+-- Returns the builder of rows with these columns. It lists the column names, and has the fields `make`
+-- (a function), `places` (the columns' indexes) and `width` (their count). Builders are cached, because
+-- most lists are used repeatedly. `number` is the position of the list among the method's arguments.
 local function maker_of(object, about, columns, number)
   if not columns then return about.all end
   local known = about.lists[columns]
@@ -113,8 +113,8 @@ end
 -- loop starts with 1 row, and doubles the number while it is quick.
 local CHECKED_ROWS_MAX = 32
 
--- An open scan is a table: its list contains the data of rows, its fields the state. A scan
--- allocates nothing else: no closure, and no rows except those that it returns.
+-- An open scan is a Lua table. Its list part contains the data of rows, its other fields the state.
+-- A scan allocates nothing else: no closure, and no rows except those that it returns.
 local function refill(state)
   local cursor = state.cursor
   while cursor do
@@ -137,7 +137,7 @@ local function refill(state)
   end
 end
 
--- Lets other coroutines run if the rows so far took long.
+-- Returns the next row of a scan; first lets other coroutines run if the last rows took long.
 local function pause(state)
   local at, count, rows = state.at, state.count, state.step
   if is_long() then
@@ -168,7 +168,7 @@ local function last_of(...)
   return count > 1 and select(count, ...), count
 end
 
--- `scan` names the method in errors.
+-- Starts a scan of the table `self` with the native function `scan`, and returns its iterator.
 local function begin(scan, self, maker, ...)
   local state = pool[#pool]
   if state then pool[#pool] = nil else state = {} end
@@ -225,7 +225,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- changes of others
 
--- Bytes are encoded as Base64.
+-- Decodes the row and the key of a change in place: `bytes` values arrive as Base64.
 local function decoded(about, change)
   local row = change.row
   if row then

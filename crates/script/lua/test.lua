@@ -41,7 +41,7 @@ local function add(function_name, name, run, is_skipped, options)
   if type(run) ~= "function" then bad(function_name, 2, "a function", 3) end
   local services = services_of(function_name, options)
   if can_wait() then error(function_name .. ": only while the file is loaded, not in another test", 3) end
-  -- The level above pcall, this function and its caller is the script's own line.
+  -- Level 5 is the script's own line: above it are pcall, this function and its caller.
   local _, place = pcall(error, "", 5)
   cases[#cases + 1] = { name = name, run = run }
   native.case(name, place, is_skipped, services)
@@ -190,7 +190,7 @@ local function fill(expected, got, depth)
   return filled
 end
 
--- Returns nil, or the difference.
+-- Returns a description of how `got` differs from `expected`; nil if it does not.
 local function difference(expected, got) return differ(fill(expected, got, 0), got) end
 
 local function what_of(words) return words and tostring(words) .. ": " or "" end

@@ -21,7 +21,7 @@ local QUEUE_MAX, QUEUE_BYTES_MAX = 256, 1048576
 
 local TIMEOUT_MAX = 31536000
 
--- Objects that are disconnected and will reconnect, with the task that will dial again.
+-- Maps each disconnected object that will reconnect to the task that will dial again.
 local redialing = {}
 
 ---------------------------------------------------------------------------------------------------- receiving
@@ -54,7 +54,7 @@ local function is_full(state)
   return state.tail - state.head >= QUEUE_MAX or state.bytes >= QUEUE_BYTES_MAX
 end
 
--- Passes a message to the receiver.
+-- Passes a message to the first waiting receiver; without one, waits for room and queues it.
 local function offer(state, data, kind)
   if state.receivers.first then
     local waiter = state.receivers:serve()
@@ -67,7 +67,7 @@ local function offer(state, data, kind)
     try_park(token)
   end
   if state.is_left then return end
-  -- A receiver may have begun to wait meanwhile.
+  -- A receiver may have begun to wait while this function waited for room.
   if state.receivers.first then return offer(state, data, kind) end
   push(state, data, kind)
 end
@@ -235,7 +235,7 @@ local function own(ws, name)
   return state, index, generation
 end
 
--- `send` is the C function itself, as for client connections, since it is called for each message.
+-- For speed, `send` is the C function itself, as for client connections.
 methods.send = client.send
 
 function methods.receive(ws, timeout)
@@ -268,7 +268,7 @@ end
 function methods.drain(ws)
   local _, index, generation = own(ws, "drain")
   if not can_wait() then error(cannot_wait(), 2) end
-  -- The amount of unsent data is known only after the run, so this waits for the next turn.
+  -- The amount of unsent data is known only after this turn, so this function waits for the next turn.
   await(sleep, 0)
   while true do
     local full = client.is_full(index, generation)

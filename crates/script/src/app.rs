@@ -24,7 +24,7 @@ pub struct ScriptApp {
     pub has_files: bool,
     /// The databases that scripts may connect to by name.
     pub databases: Arc<Databases>,
-    /// The resource limits of its scripts.
+    /// The resource limits of the application's scripts.
     pub limits: ScriptLimits,
     /// Whether the application serves clients or is a service.
     pub role: AppRole,

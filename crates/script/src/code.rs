@@ -22,15 +22,15 @@ pub enum CodeError {
     /// The file can't be read.
     #[error("{}: {error}", path.display())]
     Unreadable {
-        /// The path of the file.
+        /// The path of the source file.
         path: PathBuf,
-        /// The error of the system.
+        /// The operating system's error.
         error: io::Error,
     },
     /// The file is larger than 16 MiB.
     #[error("{}: larger than 16 MiB", path.display())]
     TooLarge {
-        /// The path of the file.
+        /// The path of the source file.
         path: PathBuf,
     },
     /// The module name is invalid.

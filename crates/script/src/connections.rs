@@ -14,7 +14,7 @@ pub(crate) struct ScriptConnection {
     generation: u32,
     /// Whether no more data can be sent: the server has sent a Close frame, or the connection has closed.
     is_closing: bool,
-    /// The request that opened it; `None` for an outgoing connection.
+    /// The request that opened the connection; `None` for an outgoing connection.
     pub(crate) request: Option<Box<Request>>,
     load: SendBacklog,
     attributes: Attributes,

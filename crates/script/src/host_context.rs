@@ -65,7 +65,7 @@ pub(crate) struct AppState {
     pub(crate) batch: Cell<u32>,
     /// The channels that can't be published to at the moment.
     pub(crate) refused: OnceCell<Rc<PublishGate>>,
-    /// Returns whether the process is short of memory.
+    /// A function that returns whether the process is short of memory.
     pub(crate) is_short: OnceCell<IsShort>,
 }
 
@@ -107,7 +107,7 @@ impl AppState {
 /// The error of a call for which there is no room.
 const CALLS_FULL: &str = "the calls in progress have sent 64 MiB: wait for their replies";
 
-/// The number of stored wake-up times from which on those of cancelled coroutines are removed.
+/// As long as at most this many wake-up times are stored, those of cancelled coroutines are kept.
 const SLEEPERS_MIN: usize = 1024;
 
 /// The host interface of one VM.
@@ -156,7 +156,7 @@ pub(crate) struct HostContext {
 pub(crate) struct SpawnedCoroutine {
     pub(crate) coroutine: Coroutine,
     pub(crate) number: u64,
-    /// Whether it replaces a coroutine that has ended, so that it is exempt from the limit of coroutines.
+    /// Whether this coroutine replaces one that has ended. It is then exempt from the limit of coroutines.
     pub(crate) is_successor: bool,
 }
 
@@ -433,14 +433,14 @@ impl HostContext {
         self.yields.borrow_mut()
     }
 
-    /// Starts a wait that ends at a time.
+    /// Starts a wait that ends at `at_ms`; returns its token.
     pub(crate) fn sleep_until(&self, at_ms: u64) -> Token {
         let token = self.token();
         self.wake_at(at_ms, token);
         token
     }
 
-    /// Ends the wait of a token at a time, unless it ends earlier.
+    /// Ends the wait of `token` at `at_ms`, unless it ends earlier.
     pub(crate) fn wake_at(&self, at_ms: u64, token: Token) {
         let tie = self.world.seeds_word().unwrap_or(0);
         self.sleepers

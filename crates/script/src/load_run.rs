@@ -100,7 +100,7 @@ fn install(
     })?;
     native.set("has_session", function)?;
     let own = Arc::clone(run);
-    // The first and the last user.
+    // Returns the numbers of the thread's first and last user.
     let users = lua.create_function(move |_, ()| {
         let users = own.users(thread);
         Ok((users.start, i64::from(users.end) - 1))

@@ -18,7 +18,7 @@ pub struct Program {
     pub code: Arc<SourceCode>,
     /// The process's dictionaries and counters, shared by all applications.
     pub store: Arc<Store>,
-    /// The seed of all randomness, in a test.
+    /// The seed of all random numbers in a test; `None` otherwise.
     pub seed: Option<u64>,
     /// The load test whose users the script simulates.
     pub load_run: Option<Arc<dyn LoadRun>>,

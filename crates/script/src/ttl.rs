@@ -1,6 +1,6 @@
 //! Times to live set by scripts.
 
-/// The valid values, for errors.
+/// Describes the valid values in error messages.
 pub(crate) const EXPECTED: &str = "seconds from 0.001 to 31536000";
 /// The minimum and the maximum in seconds: a millisecond, a year.
 pub(crate) const LIMITS: [f64; 2] = [0.001, 31_536_000.0];

@@ -81,7 +81,7 @@ pub struct Vm {
     slow: Option<SlowHandler>,
     /// Releases the resources held by failed coroutines.
     reclaim: Function,
-    /// Stops older code from reconnecting.
+    /// Stops the outgoing connections of replaced code from reconnecting.
     retire_clients: Function,
     has_begun: bool,
     /// The name of the application.
@@ -103,7 +103,7 @@ pub struct Vm {
     lua: Lua,
 }
 
-/// A call that starts in a turn.
+/// A call that could not start at once, and starts in a later turn.
 enum DeferredCall {
     /// The first call in a connection's queue.
     Of(ConnectionId),
@@ -121,11 +121,11 @@ struct LocalConnection {
     is_busy: bool,
     /// Whether the last handler, `app.close`, is running or has run.
     is_ending: bool,
-    /// Prepared calls, in order.
+    /// Prepared calls of this connection's handlers, which start in this order.
     queue: VecDeque<u32>,
-    /// The current or last wait of its handler.
+    /// The current or last wait of the connection's handler.
     wait: Option<Token>,
-    /// Waits that have failed since the connection closed.
+    /// Number of waits that have failed since the connection closed.
     failed_waits: u32,
 }
 
@@ -365,7 +365,7 @@ impl Vm {
         let local = self.local(id);
         let (is_busy, is_client) =
             local.map_or((false, false), |local| (local.is_busy, local.is_client));
-        // `app.start` may use outgoing connections too.
+        // Outgoing connections do not wait for `app.start`, since it may use them.
         let is_gated = self.gate.is_some() && !is_client;
         let handlers = match is_client {
             true => &self.client_handlers,

@@ -44,7 +44,7 @@ struct WatchedThread {
     state: AtomicPtr<lua_State>,
 }
 
-/// The side of the watchdog that a watched thread uses.
+/// What a watched thread needs to report its runs to the watchdog.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadWatch {
     watched: Arc<WatchedThread>,

@@ -42,7 +42,7 @@ fn memory_has_a_cap() {
             effects[0].contains("not enough memory") || effects[0].contains("string too large"),
             "{body}: {effects:?}"
         );
-        // The VM has memory again afterwards, for large messages too.
+        // After the error, the VM has memory again, even for large messages.
         let large = "y".repeat(1 << 20);
         for _ in 0..100 {
             bench.text(BOB, &large);
@@ -147,7 +147,7 @@ fn scripts_grow_only_while_the_process_has_memory() {
     }
     assert!(refused >= 20, "{refused}");
     let grown = bench.vm.memory_bytes() - before;
-    // The 4 MiB that the VM may use, plus what runs allocated until they were ended.
+    // 12 MiB: the 4 MiB that the VM may use, plus what runs allocated until they were ended.
     assert!(grown < 12 << 20, "{grown}");
     // A handler that needs no more memory continues, and garbage is collected although the VM is idle.
     bench.text(ANN, "drop");

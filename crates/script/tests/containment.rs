@@ -155,7 +155,7 @@ fn many_handlers_within_their_budgets_share_turns() {
         waits > 0 && effects > 0 && effects < 200,
         "{waits} {effects}"
     );
-    // Later turns handle the other messages, in order.
+    // The messages that this turn has not handled are handled in later turns, in order.
     let mut sent = 0;
     for _ in 0..1000 {
         bench.advance(1);

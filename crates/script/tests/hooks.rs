@@ -56,7 +56,7 @@ fn ask(bench: &mut Bench, asked: &AppHookRequest<'_>) -> (HookResponse, Vec<Stri
     (response, effects)
 }
 
-/// Returns the response of a handler with this body.
+/// Runs a handler with this body; returns its response and the script's other effects.
 fn decided(hook: Hook, body: &str) -> (HookResponse, Vec<String>) {
     let name = hook.name();
     let mut bench = bench(&format!("on.{name} = function(...) {body} end"));

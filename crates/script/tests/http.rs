@@ -53,7 +53,7 @@ impl Client {
         )))
     }
 
-    /// Returns the only request.
+    /// Returns the HTTP request that the script has made. Fails if there is any other effect.
     fn asked(&mut self) -> (Token, HttpCall) {
         let effects = self.0.effects();
         match &effects[..] {

@@ -161,7 +161,7 @@ fn script(filler: &str, place: &str) -> String {
 /// of LuaJIT (issue 1502), fixed after the release that we build. It can occur here at any time, but rarely.
 const KNOWN_FAULT: &str = "unbalanced stack after hot instruction";
 
-/// Runs in its own process, because the known fault ends the process.
+/// The script runs in a separate process, because [`KNOWN_FAULT`] would end the process.
 #[test]
 fn memory_that_is_filled_to_the_brim_ends_a_run_alone() {
     for _ in 0..5 {
@@ -210,7 +210,7 @@ fn fill_with(fillers: &[(&str, &str)]) {
                 bench.advance(1);
                 bench.effect_lines();
             }
-            // Runs that were under way end, and then other runs have memory.
+            // When all runs in progress have ended, the VM has memory for other runs.
             for _ in 0..2000 {
                 bench.advance(10);
                 bench.effect_lines();
@@ -240,7 +240,7 @@ fn peak_kib() -> u64 {
     number.expect("VmHWM").parse().expect("a number")
 }
 
-/// Runs in its own process, so that no other test raises its peak.
+/// The log is written in a separate process, so that no other test raises the measured memory peak.
 #[test]
 fn a_line_of_the_log_takes_no_more_memory_than_it_shows() {
     let output = Command::new(std::env::current_exe().expect("this binary"))

@@ -158,7 +158,7 @@ fn a_stream_that_takes_too_long_is_ended() {
         "{effects:?}"
     );
     assert_eq!(bench.vm.tasks(), 0);
-    // Calls to other servers are cancelled in the same way.
+    // If the request takes too long, calls to other servers are cancelled too.
     let mut bench = self::bench("veche.resolve('example.org') return 'x'");
     ask(&mut bench, request("GET", "/x", ""));
     bench.vm.gone(ANN, true, bench.now);

@@ -1,4 +1,4 @@
-//! Tests of client connections that are dialed again: only the script can end that.
+//! Tests that outgoing WebSockets are dialed again after they end, unless the script closes them.
 
 mod support;
 

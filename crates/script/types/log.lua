@@ -5,18 +5,18 @@
 ---@class veche.log
 local log = {}
 
----Details for developers.
+---Logs details for developers.
 ---@param ... any
 function log.debug(...) end
 
----Normal events.
+---Logs normal events.
 ---@param ... any
 function log.info(...) end
 
----Possible problems.
+---Logs possible problems.
 ---@param ... any
 function log.warn(...) end
 
----Failures.
+---Logs failures.
 ---@param ... any
 function log.error(...) end

@@ -11,21 +11,21 @@
 ---@class veche.metrics
 local metrics = {}
 
----A value that only grows. It is exported as `name_total`, whether or not the name ends with `_total`.
+---Returns a counter: a value that only grows. It is exported as `name_total`, whether or not the name ends with `_total`.
 ---@param name string
 ---@param help string
 ---@param labels? string[]
 ---@return veche.metrics.counter
 function metrics.counter(name, help, labels) end
 
----A value that goes up and down.
+---Returns a gauge: a value that goes up and down.
 ---@param name string
 ---@param help string
 ---@param labels? string[]
 ---@return veche.metrics.gauge
 function metrics.gauge(name, help, labels) end
 
----A distribution: counts values by buckets with upper bounds.
+---Returns a histogram, which counts values by buckets with upper bounds.
 ---@param name string
 ---@param help string
 ---@param buckets? number[] Upper bounds in ascending order, up to 64; by default from 0.005 to 10, for seconds.

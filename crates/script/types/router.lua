@@ -67,7 +67,7 @@ function router:options(path, f) end
 ---@return veche.router
 function router:any(path, f) end
 
----Handles any other method.
+---Handles a method by its name, such as "PROPFIND".
 ---@param method string In upper case.
 ---@param path string
 ---@param f veche.respond

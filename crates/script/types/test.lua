@@ -64,7 +64,7 @@ local client = {}
 function client:send(data, kind) end
 
 ---@class veche.test.expect_options
----@field within? number Seconds by which the test's clock may advance until it arrives; 0 by default.
+---@field within? number Seconds by which the test's clock may advance until the message arrives; 0 by default.
 ---@field kind? "text"|"binary" Any by default.
 
 ---Takes the next message and checks it: it must be exactly the expected text; JSON equal to the expected table, in which
@@ -75,7 +75,7 @@ function client:send(data, kind) end
 ---@return any message The text, or the decoded JSON if a table was expected.
 function client:expect(expected, options) end
 
----Checks that no message has arrived. Errors: there is one.
+---Checks that no message has arrived. Errors: a message has arrived.
 ---@param options? { within?: number }
 function client:expect_nothing(options) end
 

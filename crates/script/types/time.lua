@@ -28,7 +28,7 @@ function time.parse_http(text) end
 ---@return string date "2023-11-14T22:13:20.125Z"
 function time.iso(seconds, digits) end
 
----Parses a date in this format; it must have a time, and an offset from UTC or "Z".
+---Parses a date in the format of ISO 8601 and RFC 3339; it must have a time, and an offset from UTC or "Z".
 ---@param text string
 ---@return number? seconds Since 1970, to the microsecond; nil if it is not a date.
 ---@return string? why

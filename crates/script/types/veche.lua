@@ -77,8 +77,8 @@ function veche.spawn(f, ...) end
 ---@return veche.api.published? published Only if options are given.
 function veche.publish(channel, data, options) end
 
----Publishes to all connections of a user, on all workers. Waits, and takes the same options and raises the same errors,
----as `publish`.
+---Publishes to all connections of a user, on all workers. Waits, takes the same options and raises the same errors as
+---`publish`.
 ---@param user string
 ---@param data string|table A table is published as JSON.
 ---@param options? "text"|"binary"|veche.publish.options "text" by default.
@@ -124,7 +124,7 @@ function veche.presence(channel) end
 ---@field clients integer Number of connections.
 ---@field users integer Number of users; all anonymous connections count as one.
 
----Counts the members of a channel, at a constant cost. Waits, and raises the same errors, as `presence`.
+---Counts the members of a channel, at a constant cost. Waits and raises the same errors as `presence`.
 ---@param channel string
 ---@return veche.presence_stats
 function veche.presence_stats(channel) end

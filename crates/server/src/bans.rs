@@ -28,7 +28,7 @@ use veche_clock::now;
 use veche_files::WriteOptions;
 use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
 
-/// The most banned users in the table. The same limit applies to the number of revoked tokens, and
+/// Maximum number of banned users in the table. The same limit applies to the number of revoked tokens, and
 /// to the number of users with invalidated tokens.
 const BLOCKS_MAX: usize = 100_000;
 
@@ -39,13 +39,13 @@ const OVER_MAX: usize = 1000;
 /// The time after the start before which no line is removed: the clock may not be set yet.
 const SETTLED: Duration = Duration::from_secs(3600);
 
-/// The interval at which the control thread reads the other process's lines and syncs the file.
+/// The interval at which the control thread syncs the file, and reads lines that another process has written.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The most bans that wait to be written.
+/// Maximum number of bans that wait to be written to the file.
 const UNWRITTEN_MAX: usize = 100_000;
 
-/// How often a worker tries to lock the file while another process has locked it, and the pause between two attempts.
+/// Maximum number of attempts of a worker to lock the file. [`LOCK_WAIT`] is the pause between two attempts.
 const LOCK_TRIES: u32 = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(1);
 
@@ -93,7 +93,7 @@ impl Bans {
     /// Loads the file, to which new bans are appended.
     ///
     /// # Errors
-    /// The file can't be read or written. The text is one line.
+    /// The file can't be read or written. The text of the error is one line.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, String> {
         let blocks = Self::default();
         let Some(path) = path else {
@@ -341,7 +341,7 @@ impl BanFile {
         Ok(file)
     }
 
-    /// Locks the file for a worker; fails if that takes longer than a short time.
+    /// Locks the file for a worker; fails after [`LOCK_TRIES`] attempts, which take about 20 ms.
     fn lock_within(&self) -> io::Result<File> {
         let file = self.lock_file()?;
         for _ in 1..LOCK_TRIES {
@@ -434,7 +434,7 @@ impl BanFile {
 
     fn append(&mut self, block: &Ban) -> io::Result<()> {
         let _lock = self.lock_within()?;
-        // The file is opened for each write, since the other process may have replaced it.
+        // The file is opened for each write, since another process may have replaced it.
         let mut file = WriteOptions::private()
             .append()
             .readable()

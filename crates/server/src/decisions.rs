@@ -21,13 +21,13 @@ use veche_config::unix_now_ms;
 use veche_frontends::AuthDecision;
 use veche_supervisor::message::DecisionFilter;
 
-/// The most watchers, since each has a thread.
+/// The maximum number of watchers. It is small, since each watcher has a thread.
 const WATCHERS_MAX: usize = 4;
-/// The most queued lines of one watcher.
+/// The maximum number of lines queued for one watcher.
 const LINES_MAX: usize = 4096;
 /// The interval at which an idle thread checks that its reader is connected.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The log target of the lines.
+/// The log target of lines about decisions.
 const TARGET: &str = "veche::decision";
 
 /// Returns whether a watcher's filter matches a decision.

@@ -18,7 +18,7 @@ use veche_clock::now;
 use veche_config::{Config, RouteHandler, StaticRoot};
 use veche_supervisor::message::PROCESS_REFUSED;
 
-/// The channel of the pages.
+/// The channel on which pages receive notices.
 pub(crate) const CHANNEL: &str = "veche-dev";
 /// The path of the pages' WebSocket.
 pub(crate) const SOCKET_PATH: &str = "/_veche/dev";
@@ -26,7 +26,7 @@ pub(crate) const SOCKET_PATH: &str = "/_veche/dev";
 pub(crate) const PAGES_PATH: &str = "/_veche/*";
 /// The name of the static root with the files in `web/dev`.
 pub(crate) const PAGES_ROOT: &str = "builtin:dev";
-/// The tag added to HTML.
+/// The script tag that is added to served HTML.
 pub(crate) const TAG: &[u8] = b"\n<script type=\"module\" src=\"/_veche/dev.js\"></script>\n";
 
 /// The time for which a notice is published, so that a loading page receives it.

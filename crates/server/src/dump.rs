@@ -45,7 +45,7 @@ pub(crate) struct DumpEnd {
     pub(crate) error: Option<String>,
 }
 
-/// The running dumps of the process.
+/// The number of running dumps of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Dumps(Arc<AtomicUsize>);
 

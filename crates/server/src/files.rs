@@ -44,8 +44,8 @@ struct Demo;
 #[folder = "../../web/admin"]
 struct AdminPages;
 
-/// Third-party files of these pages, fetched by tests/setup/uplot.sh and centrifuge_page.sh. Without them the admin
-/// page has no charts, and the demo has no SDK client.
+/// Third-party files of the admin page and the demo, fetched by tests/setup/uplot.sh and centrifuge_page.sh. Without
+/// them the admin page has no charts, and the demo has no SDK client.
 #[derive(Embed)]
 #[folder = "../../web/vendor"]
 #[allow_missing = true]

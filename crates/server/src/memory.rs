@@ -76,7 +76,7 @@ impl MemoryMonitor {
             return false;
         }
         let looked_ms = self.looked_ms.load(Relaxed);
-        // The first of several workers takes the reading.
+        // If several workers see that a reading is due, only one takes it.
         if (looked_ms == 0 || now_ms >= looked_ms + LOOK_INTERVAL_MS)
             && self
                 .looked_ms

@@ -53,7 +53,7 @@ pub(crate) struct MetricsReport {
     uid: String,
     /// The configuration in force, for the admin page.
     shown: Mutex<Value>,
-    /// Notices for pages, under `veche dev`.
+    /// The notices that `veche dev` shows on pages.
     dev: Option<Arc<DevMode>>,
 }
 
@@ -110,7 +110,7 @@ impl MetricsReport {
         Self { pools, ..self }
     }
 
-    /// Adds the notices of developer pages.
+    /// Adds the notices that `veche dev` shows on pages; `None` outside of `veche dev`.
     pub(crate) fn with_dev(self, dev: Option<Arc<DevMode>>) -> Self {
         Self { dev, ..self }
     }

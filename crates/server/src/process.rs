@@ -27,7 +27,7 @@ impl ServerProgram for ServerProcess {
     type Control = RunningServer;
 
     fn confine(&mut self, config: &Config) -> Result<(), String> {
-        // The file of the boot id is not accessible in the sandbox.
+        // The boot ID is read now, because its file is not accessible in the sandbox.
         self.boot = veche_archive::boot_id();
         self.confined = confine(config)?;
         self.keeps_memory = memory::release_when_idle().err();

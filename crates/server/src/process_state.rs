@@ -65,7 +65,7 @@ pub(crate) struct ProcessState {
     pub(crate) memory: MemoryMonitor,
     /// The memory budget of compression contexts.
     pub(crate) contexts: Arc<DeflateBudget>,
-    /// The wakers of all workers, used when the connection limit is reached or left.
+    /// Wakes the workers when the number of connections reaches the limit or falls below it.
     wakers: Mutex<Vec<Waker>>,
     /// Trusted certificates of outgoing TLS connections.
     pub(crate) trusts: Arc<TrustStores>,
@@ -97,7 +97,7 @@ pub(crate) struct ProcessState {
 }
 
 impl ProcessState {
-    /// Creates the state of a number of workers.
+    /// Creates the state of a process with `workers` workers.
     pub(crate) fn new(workers: usize, started: Instant) -> Self {
         Self {
             stats: (0..workers).map(|_| Arc::default()).collect(),
@@ -212,7 +212,7 @@ impl ProcessState {
         self.with_clients.fetch_sub(1, Relaxed);
     }
 
-    /// Returns whether no worker has clients, in a drain.
+    /// During a drain: returns whether no worker has clients any more.
     pub(crate) fn are_clients_gone(&self) -> bool {
         self.with_clients.load(Relaxed) == 0
     }
@@ -222,7 +222,7 @@ impl ProcessState {
         self.with_services.fetch_sub(1, Relaxed);
     }
 
-    /// Returns whether the services of all workers have ended, in a drain.
+    /// During a drain: returns whether the services of all workers have ended.
     pub(crate) fn have_services_ended(&self) -> bool {
         self.with_services.load(Relaxed) == 0
     }

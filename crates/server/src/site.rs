@@ -192,7 +192,7 @@ fn route(
             config::CompressionMode::On => Some(deflate::DeflatePolicy::default()),
             config::CompressionMode::Takeover => Some(deflate::DeflatePolicy {
                 takeover: true,
-                // A client that supports negotiation gets a window as large as our own.
+                // A client that supports negotiation gets a window as large as the server's.
                 client_window_bits: deflate::KEPT_WINDOW_BITS_MAX,
                 ..deflate::DeflatePolicy::default()
             }),

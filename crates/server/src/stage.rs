@@ -25,7 +25,7 @@ use crate::worker::{WorkerLoop, WorkerMail};
 
 pub use rig::WorkerRig;
 
-/// The start of the monotonic clock, and of the wall clock.
+/// The times at which the monotonic clock and the wall clock start, in milliseconds.
 const MONO_MS: u64 = 1_000_000;
 const WALL_MS: u64 = 1_767_225_600_000;
 

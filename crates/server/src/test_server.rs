@@ -24,7 +24,7 @@ use crate::metrics::MetricsReport;
 use crate::process_state::ProcessState;
 use crate::worker::WorkerLoop;
 
-/// The parts that all runs of a command share.
+/// The parts that all test cases of one `veche test` share.
 pub(crate) struct ConfiguredServer {
     site: Arc<FrontendConfig>,
     app_set: AppSet,
@@ -108,7 +108,7 @@ impl TestServer for ConfiguredServer {
             "test".to_owned(),
         );
         let outboxes = Outboxes::new(self.outbox_bytes_max);
-        // Fixed masks keep runs deterministic.
+        // Fixed masks of WebSocket frames keep runs deterministic.
         let outboxes = outboxes.with_random(|bytes| bytes.fill(0x5a));
         let mut shared = Context::new(
             Hub::new(WorkerId(0), 1, run.seed, veche_hub::Options::default()),

@@ -34,7 +34,7 @@ pub(crate) enum ListenerMode {
     Closed,
 }
 
-/// The modes by listener index.
+/// How each listener accepts connections, by listener index.
 pub(crate) type TlsAcceptors = Arc<[ListenerMode]>;
 
 /// A certificate in use, for monitoring.
@@ -70,7 +70,7 @@ struct TlsListener {
     alpn_challenges: Option<AlpnChallenges>,
     /// The keys of session tickets; `None` until the files were read for the first time.
     tickets: Option<Tickets>,
-    /// The authorities of client certificates when the ticket keys were made.
+    /// The CAs that were trusted for client certificates when the ticket keys were made.
     vouching: Option<Roots>,
     /// The acceptor; `None` if the files could not be read yet.
     acceptor: Option<Acceptor>,
@@ -276,7 +276,7 @@ impl TlsListener {
                 let roots = Roots::read(&clients.ca).map_err(|error| error.to_string())?;
                 vouching = Some(roots.clone());
                 if self.vouching.is_some() && vouching != self.vouching {
-                    // Clients certified by the old authorities have to present their certificates again.
+                    // New ticket keys make clients with certificates of the old CAs present them again.
                     kept = None;
                 }
                 Some(ClientAuth {

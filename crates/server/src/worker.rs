@@ -46,7 +46,7 @@ pub(crate) use mail::WorkerMail;
 use transport::{ConnectionTransport, TransportLayer};
 use trust_loader::TrustLoader;
 
-/// The log target of a worker, in all of its files.
+/// The target of all log lines of a worker.
 const LOG: &str = "veche::worker";
 
 /// The interval of checks whether accepting can be resumed, in milliseconds.

@@ -349,6 +349,8 @@ fn an_unexpected_error_fails_the_test() {
     );
 }
 
+/// Two clients buy the last item: the bug depends on how long each client's handler waits, and on which client is
+/// first.
 const RACE: &str = "
     local ann, bob = test.connect('/w'), test.connect('/w')
     ann:send('buy')
@@ -358,8 +360,7 @@ const RACE: &str = "
     table.sort(all)
     test.equal(all, { 'bought', 'sold out' })";
 
-/// Two clients buy the last item: the bug depends on how long each client's handler waits, and on which client is
-/// first.
+/// A case whose output depends on the seed: on the order of events, random numbers and the time.
 const ORDER: &str = "
     local clients = {}
     for i = 1, 3 do clients[i] = test.connect('/w?user=u' .. i) end
@@ -389,7 +390,7 @@ fn the_same_seed_gives_the_same_run() {
         || output != &outputs[0].replace("seed 1", "seed 2")));
 }
 
-/// The first to enter gets the first seat: the test assumes that it is Ann.
+/// A case that passes only with some seeds: it assumes that Ann's handler logs its line before Bob's handler.
 const FIRST: &str = "
     local ann, bob = test.connect('/w?user=ann'), test.connect('/w?user=bob')
     ann:send('log')

@@ -570,7 +570,7 @@ fn reload_says_that_scripts_were_looked_at() {
     assert_eq!(server.join().expect("it answered").len(), 3);
 }
 
-/// `--unsupervised`, for tools such as Valgrind: one process serves and drains.
+/// With `--unsupervised`, which is for tools such as Valgrind, one process serves and drains.
 #[test]
 fn without_a_supervisor_one_process_serves() {
     let folder = Folder::new("unsupervised");

@@ -413,7 +413,7 @@ fn bad_clients_of_the_control_socket_block_nothing() {
         answer.contains("\"ok\":false") && answer.contains("invalid request"),
         "{answer}"
     );
-    // These clients use up the limit: they time out, and then other clients are accepted.
+    // 40 silent clients reach the limit of control clients. They time out, and then other clients are accepted.
     let more: Vec<_> = (0..40)
         .map(|_| UnixStream::connect(veche.control()).expect("queued"))
         .collect();

@@ -1,4 +1,4 @@
-//! House checks that a reviewer would otherwise have to make. Each failure names the file and the fix.
+//! Checks the project's own rules, so that reviewers need not. A failure names the file and the fix.
 
 #[path = "tidy/callers.rs"]
 mod callers;
@@ -289,15 +289,15 @@ const TURN_STEPS: &[&str] = &[
     ".handle_relay(",
 ];
 
-/// An implementation of the trait that receives a hub's effects, without spaces. A second
-/// implementation would belong to another turn.
+/// The text, without spaces, of an `impl` of the trait that receives a hub's effects. A second one
+/// would mean that a turn is implemented twice.
 const OUTLET: &str = "implOutletfor";
 
 /// The folder in which the order of a turn's steps is defined, once.
 const TURN: &str = "crates/worker/src/";
 
-/// Places outside [`TURN`] that may contain these calls: their definitions, the tests of one crate,
-/// and the hub's tests of engines, which also run on a store.
+/// Places outside [`TURN`] that may contain calls from [`TURN_STEPS`]: their definitions, the tests of
+/// one crate, and the hub's tests of engines, which also run on a store.
 const TURN_PARTS: &[&str] = &[
     "crates/frontends/src/",
     "crates/hub/",
@@ -305,7 +305,7 @@ const TURN_PARTS: &[&str] = &[
     "crates/server/tests/tidy.rs",
 ];
 
-/// Types that the workspace defines once, and their files.
+/// Types that only the crate `veche-types` may define.
 const DEFINED_ONCE: &[&str] = &[
     "AppId",
     "ConnectionId",
@@ -317,7 +317,7 @@ const DEFINED_ONCE: &[&str] = &[
     "WorkerId",
 ];
 
-/// Names of types that were replaced by those above.
+/// Former names of types, which types in [`DEFINED_ONCE`] have replaced.
 const REPLACED: &[&str] = &["SessionId", "TransportId"];
 
 /// Files that may contain unsafe code: system calls, Lua, PAM, and a test with a counting allocator.

@@ -26,7 +26,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(10);
 pub struct Start<'a> {
     /// The program's file.
     pub binary: &'a Path,
-    /// Environment variables that are not passed on.
+    /// Names of environment variables that the program does not inherit.
     pub removed: &'a [&'a str],
 }
 
@@ -160,9 +160,9 @@ fn gone(error: io::Error) -> io::Error {
 /// A process that was started.
 #[derive(Debug)]
 pub struct Spawned {
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
-    /// Its socket, which does not block.
+    /// The process's socket, which is non-blocking.
     pub socket: UnixStream,
     /// The process's standard output.
     pub stdout: File,
@@ -192,7 +192,7 @@ impl PoolLink {
     /// Starts a process of an application, and waits until the process runs its command or the start has failed.
     ///
     /// # Errors
-    /// The error of the system; [`io::ErrorKind::NotConnected`] if the spawner has ended.
+    /// A system error; [`io::ErrorKind::NotConnected`] if the spawner has ended.
     pub fn start(&mut self, key: u64, app: &str, instance: u32) -> io::Result<Spawned> {
         let (socket, theirs) = UnixStream::pair()?;
         socket.set_nonblocking(true)?;
@@ -206,7 +206,7 @@ impl PoolLink {
         loop {
             let left = until.saturating_duration_since(now());
             if left.is_zero() {
-                // The start may still succeed later.
+                // The process may still start later, so it has to be killed.
                 self.kill(key);
                 return Err(io::ErrorKind::TimedOut.into());
             }

@@ -96,7 +96,7 @@ pub(crate) enum FromSpawner {
     },
 }
 
-/// One end of a message socket.
+/// One end of a socket that carries messages and descriptors.
 #[derive(Debug)]
 pub(crate) struct MessageSocket(OwnedFd);
 
@@ -115,7 +115,7 @@ impl MessageSocket {
     /// Sends a message with descriptors.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing was sent. Others: the other side has ended.
+    /// `WouldBlock`: nothing was sent. `InvalidInput`: the message is too long. Otherwise, the other side has ended.
     pub(crate) fn send(
         &self,
         message: &impl Serialize,

@@ -17,9 +17,9 @@ use veche_store::{Options, Store, Value};
 
 use now::now;
 
-/// Expired rows of a table without a limit.
+/// Number of expired rows in a table without a memory limit.
 const ROWS: u64 = 800_000;
-/// The limits of a full table and a full dictionary.
+/// The memory limits of the table and the dictionary that are filled, in bytes.
 const TABLE_BYTES_MAX: usize = 32 << 20;
 const DICT_BYTES_MAX: usize = 64 << 20;
 

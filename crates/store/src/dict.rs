@@ -19,7 +19,7 @@ use crate::value::Value;
 /// Number of shards, each with a lock: more than the number of workers that use the dictionary at the same moment.
 const SHARDS: usize = 32;
 
-/// Expired entries removed per change, so that they are removed faster than new ones can arrive.
+/// Number of expired entries that each change removes, so that they are removed faster than new ones can arrive.
 const EXPIRED_PER_CHANGE: usize = 8;
 
 /// Maximum number of expired entries removed under one lock of a shard to make room.
@@ -39,7 +39,7 @@ const KEY_BYTES_MAX: usize = 1024;
 /// Options fixed at the creation of a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Approximate limit of the memory for its entries: keys, values, and some 130 bytes per entry.
+    /// Approximate memory limit of all entries: keys, values, and some 130 bytes per entry.
     pub bytes_max: usize,
 }
 

@@ -13,7 +13,7 @@ pub enum Error {
     TooMany {
         /// The kind of object in the plural.
         what: &'static str,
-        /// The maximum number of objects of that kind.
+        /// The maximum number of objects of the kind `what`.
         most: usize,
     },
     /// The dictionary exists with other options.
@@ -25,7 +25,7 @@ pub enum Error {
     /// A key is too long.
     #[error("a key may have at most 1024 bytes")]
     Key,
-    /// The memory limit leaves no room. Dictionaries evict nothing.
+    /// The memory limit of a dictionary leaves no room. Entries are never evicted to make room.
     #[error("it is full: {needed} bytes more would exceed its limit of {bytes_max}")]
     Full {
         /// The additional bytes needed.

@@ -37,7 +37,7 @@ pub const DICTS_MAX: usize = 1024;
 /// Maximum number of tables per process.
 pub const TABLES_MAX: usize = 1024;
 
-/// Expired rows of each table removed per maintenance pass.
+/// Maximum number of expired rows that a maintenance pass removes from each table.
 const EXPIRED_PER_PASS: usize = 256;
 
 /// Maximum number of queues per process.

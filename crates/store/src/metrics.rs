@@ -182,7 +182,7 @@ impl Metric {
         Ok(one)
     }
 
-    /// Returns all series with their label values, ordered by these.
+    /// Returns all series with their label values, ordered by the label values.
     pub fn all(&self) -> Vec<(Vec<String>, Arc<Series>)> {
         let series = self.series.lock();
         let mut all: Vec<_> = series

@@ -36,7 +36,7 @@ impl Default for QueueOptions {
 /// A queued value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueItem {
-    /// The value, or its JSON text.
+    /// The value. For a Lua table, this is the table's JSON text.
     pub value: Value,
     /// Whether `value` is the JSON text of a Lua table.
     pub is_json: bool,

@@ -121,7 +121,7 @@ impl Shard {
         self.entries.len() - expired.count()
     }
 
-    /// Returns the first `most` keys with a prefix in order, none after `last`.
+    /// Returns at most `most` keys that begin with `prefix`, in order, up to and including `last`.
     pub(crate) fn keys(
         &self,
         prefix: &[u8],

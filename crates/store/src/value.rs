@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A value; a clone shares its bytes.
+/// A value of a dictionary or queue. Clones share its bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A value that is true or false.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// A process that served for less than this time has died early. Something at its start probably kills it, so restarting at
 /// once would only waste CPU.
 pub(crate) const YOUNG: Duration = Duration::from_secs(5);
-/// The delay after the first early death.
+/// The delay before the restart after the first early death of a process.
 const WAIT_FIRST: Duration = Duration::from_millis(200);
 /// The longest delay before a restart.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);

@@ -21,7 +21,7 @@ use veche_clock::now;
 /// The maximum number of clients in the socket's backlog.
 const BACKLOG: i32 = 16;
 
-/// How long and how often to try to get the lock, which other processes hold only for a few system calls.
+/// The time limit for getting the lock, which other processes hold only for a few system calls.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_STEP: Duration = Duration::from_millis(20);
 
@@ -186,7 +186,7 @@ fn is_answered(path: &Path) -> io::Result<bool> {
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // Set before the bind: Linux creates the file with the mode of the socket, so the file is never accessible to others.
+    // The mode is set before the bind, because Linux gives it to the file. So the file is never accessible to other users.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, BACKLOG)?;

@@ -40,7 +40,7 @@ pub(crate) const HANDOVER_VERSION: u32 = 3;
 pub(super) const HANDOVER_VARIABLE: &str = "VECHE_HANDOVER";
 const REHEARSAL: &str = "rehearsal";
 
-/// The purpose of a start that takes over from another supervisor.
+/// The purpose of a program that a supervisor starts for a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartRole {
     /// To verify that the program could take over: the process checks the configuration and exits.
@@ -107,12 +107,12 @@ pub(super) struct InheritedState {
 
 /// The reason why the new program was not executed.
 pub(super) enum ExecFailure {
-    /// These signals arrived and have to be handled first.
+    /// These signals arrived. They have to be handled before the program can be executed.
     Signalled(Vec<i32>),
     Failed(io::Error),
 }
 
-/// Returns the purpose of this program.
+/// Returns the purpose of this process in a handover; `None` if it was started without one.
 pub(super) fn role() -> Option<StartRole> {
     let marker = std::env::var(HANDOVER_VARIABLE).ok()?;
     if marker == REHEARSAL {
@@ -322,7 +322,7 @@ fn written(bytes: &[u8]) -> io::Result<File> {
     const NAME: &str = "veche-handover";
     let sealed = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
     let memory = match sealed {
-        // Linux before 6.3 does not know the flag.
+        // Linux before 6.3 does not know the flag `NOEXEC_SEAL`.
         Err(Errno::INVAL) => memfd_create(NAME, MemfdFlags::CLOEXEC),
         other => other,
     };

@@ -94,7 +94,7 @@ pub const SERVER_PROCESS: &str = "server-process";
 pub enum SupervisorEnd {
     /// The server process exited after a drain.
     Drained,
-    /// The server process was killed: by a second request, on request, or at the end of the drain's time.
+    /// The server process was killed, because this was requested or because the time for its drain ended.
     Killed,
 }
 
@@ -191,7 +191,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     Supervisor::new(common).supervise()
 }
 
-/// Continues as a supervisor that has just executed this program.
+/// Continues as the supervisor after it has replaced its program with this one. The process is the same.
 fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, ServeError> {
     let InheritedState {
         program,
@@ -316,7 +316,7 @@ struct Supervisor {
     binary: PathBuf,
     /// The configuration at the start, for directives that can't change without a restart.
     started: LoadedConfig,
-    /// The configuration in force.
+    /// The configuration that the server process currently uses.
     current: LoadedConfig,
     listening: Vec<ListeningSockets>,
     raised: RaisedLimit,
@@ -324,7 +324,7 @@ struct Supervisor {
     clients: ControlClients,
     logs: Logs,
     notifier: ServiceNotifier,
-    /// The account of the server process, if it is not our own.
+    /// The account of the server process, if it differs from the account of the supervisor.
     account: Option<Account>,
     server: Option<ServerChild>,
     restart_backoff: RestartBackoff,

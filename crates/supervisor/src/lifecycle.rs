@@ -59,7 +59,7 @@ impl Supervisor {
                 self.server = Some(server);
             }
             Err(error) => {
-                // The cause may be temporary, such as too many processes or too little memory.
+                // The start may have failed for a temporary reason, such as too many processes or too little memory.
                 let wait = self.restart_backoff.wait_after(Duration::ZERO);
                 error!(target: TARGET, %error, ?wait, "can't start the server process");
                 self.revive_at = Some(now() + wait);
@@ -209,7 +209,7 @@ impl Supervisor {
         {
             error!(target: TARGET, pid = server.pid(), wait = ?server.patience, "the server process did not become ready in time: killing it");
             server.kill();
-            // Set so that the process is killed only once. Its death is handled in a later turn.
+            // Ends the deadline, so that the process is killed only once. Its death is handled in a later turn.
             server.is_ready = true;
         }
     }

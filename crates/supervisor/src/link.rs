@@ -47,7 +47,7 @@ impl ControlLink {
         Ok((Self::new(ours)?, OwnedFd::from(theirs)))
     }
 
-    /// Wraps the end that this process was started with, its standard input.
+    /// Wraps the socket to the supervisor, which this process got as its standard input.
     pub(crate) fn from_stdin() -> io::Result<Self> {
         let socket = io::stdin().as_fd().try_clone_to_owned()?;
         // Fails if standard input is not a socket, which means that the server process was started by hand.
@@ -123,7 +123,7 @@ impl ControlLink {
         message: &impl Serialize,
     ) -> io::Result<()> {
         self.flush()?;
-        // Otherwise the empty line with the descriptor would be inserted in the middle of an unsent line.
+        // While a line is partly unsent, the empty line with the descriptor would be inserted into it.
         if !self.is_flushed() {
             return Err(io::ErrorKind::WouldBlock.into());
         }

@@ -269,7 +269,7 @@ mod tests {
             .collect();
         let mut shares = vec![0; workers];
         for _ in 0..50 {
-            // The kernel queues them before `connect` returns.
+            // The kernel queues each connection before `connect` returns.
             let connect = || TcpStream::connect(set.address).expect("it listens");
             let peers: Vec<_> = (0..100).map(|_| connect()).collect();
             let before: usize = shares.iter().sum();

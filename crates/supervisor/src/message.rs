@@ -82,7 +82,7 @@ pub(crate) enum ToServer {
 pub struct DumpRequest {
     /// The name of the table.
     pub table: String,
-    /// CSV instead of NDJSON.
+    /// Whether rows are written as CSV instead of NDJSON.
     #[serde(default)]
     pub csv: bool,
     /// The index that determines the order; `None`: the key.
@@ -111,7 +111,7 @@ pub(crate) struct StartMessage {
     pub(crate) version: u32,
     /// The path of the configuration, for messages and relative paths.
     pub(crate) config_path: PathBuf,
-    /// The configuration in force.
+    /// The text of the configuration in force.
     pub(crate) text: String,
     /// The configuration at the supervisor's start, if another was loaded since. Directives that need a restart keep the values
     /// of this configuration.
@@ -132,7 +132,7 @@ pub(crate) struct StartMessage {
     /// Whether the socket of a spawner of worker processes follows those of the listeners.
     #[serde(default)]
     pub(crate) has_spawner: bool,
-    /// The distribution of the sockets that preceded this message, in the order of `[[listen]]`.
+    /// For each `[[listen]]` section, in order, how many of the sockets that preceded this message belong to it.
     pub(crate) listeners: Vec<ListenerSockets>,
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct StartMessage {
 pub(crate) struct ListenerSockets {
     /// The bound address; never port 0.
     pub(crate) address: SocketAddr,
-    /// The number of sockets bound to it.
+    /// The number of sockets bound to the address.
     pub(crate) sockets: usize,
 }
 
@@ -180,10 +180,10 @@ pub(crate) enum ToSupervisor {
     Ready {
         /// The server process's [`VERSION`].
         version: u32,
-        /// The version of its program.
+        /// The version of the server process's program.
         #[serde(default)]
         program: String,
-        /// The version of `supervisor::handover` that its program supports.
+        /// The version of `supervisor::handover` that the server process's program supports.
         #[serde(default)]
         handover: u32,
     },

@@ -15,17 +15,17 @@ use serde::{Deserialize, Serialize};
 pub enum TurnStep {
     /// Waiting between two turns.
     Waiting,
-    /// Events of connections, with the handlers that they call.
+    /// Handles connection events, including the handlers that they call.
     Events,
-    /// Messages of other workers, and completions of other threads.
+    /// Handles messages from other workers, and completions from other threads.
     Messages,
-    /// Timers and work deferred by earlier turns.
+    /// Runs timers, and work deferred by earlier turns.
     Remainder,
-    /// Outgoing requests: dialing, hooks, history.
+    /// Dials connections, and passes on hook requests and history records.
     Requests,
-    /// The server's log and the access log.
+    /// Writes the server's log and the access log.
     Logs,
-    /// Output to sockets and other workers.
+    /// Sends output to sockets and to other workers.
     Sending,
     /// A step that this version does not know, reported by a server process of a later version.
     #[serde(other)]
@@ -83,7 +83,7 @@ impl WorkerPulse {
 pub struct StuckWorker {
     /// The number of the worker.
     pub worker: usize,
-    /// The step that does not end.
+    /// The step of the turn in which the worker is stuck.
     pub step: TurnStep,
     /// The number of further checks that found the worker in this turn, after the first one.
     pub looks: u32,

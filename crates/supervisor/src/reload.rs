@@ -41,7 +41,7 @@ impl LoadedConfig {
         Ok(Self { config, text })
     }
 
-    /// Parses a text that a server process has accepted.
+    /// Parses the text of a configuration that a server process has already accepted.
     pub(super) fn of(path: &Path, text: String) -> Result<Self, ProblemReport> {
         let config = Arc::new(config::parse_again(path, &text)?);
         Ok(Self { config, text })
@@ -220,7 +220,7 @@ impl Supervisor {
         self.tell(client, Err(why));
     }
 
-    /// Shows an error on the developer's pages.
+    /// Under `veche dev`, shows an error on the pages in the developer's browser.
     fn show(&mut self, why: &str) {
         let why = why.to_owned();
         if self.dev

@@ -32,7 +32,7 @@ pub struct ControlRequest {
 }
 
 impl ControlRequest {
-    /// Creates a request of this version.
+    /// Creates a request with the current protocol [`VERSION`].
     pub fn new(command: ControlCommand) -> Self {
         Self {
             version: VERSION,

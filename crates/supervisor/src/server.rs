@@ -28,7 +28,7 @@ const TARGET: &str = "veche::supervisor::server";
 pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);
 /// The time limit for a server process that reads history before it is ready: each million publications takes some seconds.
 pub(crate) const RESTORED_WAIT: Duration = Duration::from_secs(300);
-/// The running binary, even if its file has been replaced.
+/// The path of the running binary, which stays valid if the file was replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
 /// Creates a control link for a server process, and sends the listening sockets and the first
@@ -98,7 +98,7 @@ impl ServerChild {
         let (link, theirs) = introduce(listening, socket, start)?;
         let mut command = Command::new(binary);
         if let Some(account) = account {
-            // Also drops the supplementary groups of root.
+            // Setting the user id also drops the supplementary groups of root.
             command.uid(account.uid).gid(account.gid);
         }
         for variable in stored::VARIABLES {
@@ -244,7 +244,7 @@ impl ServerChild {
         if self.ended.is_none() {
             self.ended = match waitpid(Some(self.pid), WaitOptions::NOHANG) {
                 Ok(ended) => ended.map(|(_, status)| describe(status)),
-                // Reaped by the previous program in this process.
+                // The previous program in this process has reaped the child, so its exit status is unknown.
                 Err(Errno::CHILD) => Some("no word".to_owned()),
                 Err(error) => return Err(error.into()),
             };

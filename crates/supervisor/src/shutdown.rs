@@ -1,4 +1,4 @@
-//! Stopping: a drain with its time limit, and the kill at its end or on request.
+//! Stops the server: its processes drain, and are killed at the end of the drain time or on request.
 
 use std::time::{Duration, Instant};
 

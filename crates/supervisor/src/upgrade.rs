@@ -43,7 +43,7 @@ pub(super) struct UpgradeState {
     candidate: ServerChild,
     /// The configuration of the new process.
     text: String,
-    /// The program's file when the new process was started.
+    /// Identifies the program file from which the new process was started.
     file: FileFingerprint,
     /// The version of the new process's program, once it is ready.
     program: String,
@@ -55,12 +55,12 @@ pub(super) struct UpgradeState {
     client: Option<u64>,
 }
 
-/// The pending replacement of the supervisor, which follows that of the server process.
+/// The pending replacement of the supervisor, after the server process has been replaced.
 pub(super) struct PendingSelfUpgrade {
     kind: ReplacementKind,
     text: String,
     file: FileFingerprint,
-    /// The new server process.
+    /// The id of the new server process.
     pid: u32,
     /// The time after which the supervisor no longer waits for pending messages and responses to be read.
     pub(super) at: Instant,
@@ -168,7 +168,7 @@ impl Supervisor {
         if let Some(why) = context.refusal() {
             return Err(why);
         }
-        // Not parsed here, because the new program may know directives that this one does not.
+        // The text is not parsed here, because the new program may know directives that this one does not.
         let text = veche_terminal::read(&self.file).map_err(|report| report.to_string())?;
         let start = StartMessage {
             version: VERSION,
@@ -224,8 +224,8 @@ impl Supervisor {
         let is_left =
             |old: &ListeningSockets| listening.iter().all(|new| new.address != old.address);
         let before = self.listening.extract_if(.., |old| is_left(old));
-        // The draining process has duplicates of these sockets but accepts nothing from them, so their clients would never be
-        // served.
+        // The draining process has duplicates of the removed sockets but accepts no connections from them. If they
+        // stayed open, clients would connect but never be served.
         before.for_each(ListeningSockets::close);
         self.listening = listening;
         if let Err(error) = self.notifier.store(&self.listening) {
@@ -251,7 +251,7 @@ impl Supervisor {
             upgrade.candidate.kill();
             // The services of the new process were never started.
             upgrade.candidate.have_services_ended = true;
-            // Reaped later, together with draining processes.
+            // The killed process is reaped later, together with draining processes.
             self.retiring.push(RetiringServer {
                 server: upgrade.candidate,
                 kill_at: now(),
@@ -333,7 +333,7 @@ impl Supervisor {
         }
     }
 
-    /// Continues when the rehearsal has ended.
+    /// If the rehearsal of the handover has ended, continues or aborts the upgrade.
     fn end_rehearsal(&mut self) -> io::Result<()> {
         let Some(upgrade) = &mut self.upgrade else {
             return Ok(());
@@ -467,7 +467,7 @@ impl Supervisor {
     fn abandon_self_upgrade(&mut self, change: PendingSelfUpgrade, why: &str) {
         error!(target: TARGET, "the supervisor was not replaced: {why}");
         self.change_error = Some(why.to_owned());
-        // The sockets match the new configuration.
+        // The server process was already restarted with the new configuration, which the sockets match.
         if change.kind == ReplacementKind::Restart {
             self.take_config(change.text);
         }

@@ -22,7 +22,7 @@ impl Supervisor {
         let Some(server) = self.server.as_mut().filter(|server| server.is_ready) else {
             return;
         };
-        // A drain has its own time limit.
+        // A stop needs no watchdog, because the drain has its own time limit.
         if self.stopping.is_some() {
             self.watchdog = Watchdog::default();
             return;

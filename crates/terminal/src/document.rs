@@ -184,7 +184,7 @@ fn unassigned(line: &str, message: &str, header: &impl Fn(&str) -> Option<&'stat
 /// The longest value that an error repeats, in characters.
 const FOUND_CHARS_MAX: usize = 60;
 
-/// Removes user information and the query of a URL in a text of the file.
+/// Returns a text of the file. If the text contains a URL, user information and query are removed.
 #[must_use]
 pub fn masked_text(text: &str) -> String {
     match text.contains("://") {

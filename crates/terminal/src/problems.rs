@@ -179,7 +179,8 @@ impl<'t> Problems<'t> {
     pub fn problem(&self, offset: Option<usize>, message: impl Into<String>) -> Problem {
         let mut message: String = message.into();
         if message.contains(char::is_control) {
-            // Values come from the file: a line must stay one line and not move the cursor.
+            // Control characters are escaped, so that a value from the file can't break the line or
+            // move the cursor.
             let escaped = |c: char| {
                 if c.is_control() {
                     c.escape_debug().to_string()

@@ -37,7 +37,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
 /// Parses a duration of a command line.
 ///
 /// # Errors
-/// The expected format.
+/// An error text that names the expected format.
 pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a duration such as \"30s\"".to_owned())
 }
@@ -53,7 +53,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(*bytes)
 }
 
-/// Returns the whole milliseconds, saturating.
+/// Returns the number of whole milliseconds, at most `u64::MAX`.
 #[must_use]
 pub fn as_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)

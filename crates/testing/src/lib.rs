@@ -52,9 +52,9 @@ pub struct TestPlan {
 /// The results of one file.
 #[derive(Clone, Debug)]
 pub struct FileResults {
-    /// The name as displayed.
+    /// The file's name as displayed.
     pub name: String,
-    /// The results of its cases in the order of the file.
+    /// The results of the file's cases, in the order of the file.
     pub results: Vec<CaseResult>,
 }
 
@@ -65,7 +65,7 @@ pub struct CaseResult {
     pub name: String,
     /// The line of the case in the file; 0 if the result is about the file as a whole.
     pub line: u32,
-    /// The real time of all its runs.
+    /// The real time that all runs of the case took.
     pub took: Duration,
     /// Whether the case passed.
     pub result: Result<Passed, Box<Failed>>,

@@ -44,7 +44,7 @@ impl PartialEq for Roots {
 }
 
 impl Roots {
-    /// Reads the authorities from a file.
+    /// Reads the certificates of authorities from a PEM file.
     ///
     /// # Errors
     /// The file can't be read, or contains no certificate.
@@ -71,7 +71,7 @@ impl Roots {
         })
     }
 
-    /// Returns the content of the file.
+    /// Returns the content of the PEM file.
     #[must_use]
     pub fn pem(&self) -> &[u8] {
         &self.pem
@@ -87,7 +87,7 @@ impl Roots {
 pub struct Tickets(Arc<dyn ProducesTickets>);
 
 impl Tickets {
-    /// Generates new keys.
+    /// Generates keys for session tickets.
     ///
     /// # Errors
     /// The system provides no random numbers.
@@ -106,7 +106,7 @@ impl fmt::Debug for Tickets {
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     default_config: Arc<ServerConfig>,
-    /// For certificate authorities that validate a challenge; `None` if the acceptor answers none.
+    /// The configuration for validations by certificate authorities; `None` if no challenges are answered.
     challenge_config: Option<Arc<ServerConfig>>,
 }
 

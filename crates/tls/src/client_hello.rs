@@ -93,12 +93,12 @@ impl PendingHello {
         shown.is_some()
     }
 
-    /// Returns the bytes to send.
+    /// Returns the pending bytes of the alert for the client.
     pub(crate) fn alert(&mut self) -> &mut Vec<u8> {
         &mut self.alert
     }
 
-    /// Returns whether there are bytes to send.
+    /// Returns whether bytes of an alert are pending.
     pub(crate) fn has_alert(&self) -> bool {
         !self.alert.is_empty()
     }

@@ -15,7 +15,7 @@ use rustls::server::danger::ClientCertVerifier;
 #[derive(Debug)]
 pub(crate) struct VerifiedTickets {
     pub(crate) tickets: Arc<dyn ProducesTickets>,
-    /// `None`: clients present no certificates.
+    /// Verifies client certificates; `None` if clients present no certificates.
     pub(crate) verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 

@@ -50,7 +50,7 @@ pub struct Negotiated {
 }
 
 impl TlsStream {
-    /// Wraps either side of a new connection.
+    /// Wraps the client's or the server's side of a new connection.
     #[must_use]
     pub fn new(connection: Connection) -> Self {
         Self::at(Stage::connected(connection))

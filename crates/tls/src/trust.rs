@@ -14,7 +14,7 @@ use crate::{Error, Roots, TlsStream};
 /// The source of trusted certificate authorities.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TrustSource {
-    /// The authorities of the system.
+    /// The certificate authorities that the operating system trusts.
     #[default]
     System,
     /// Only the authorities in a PEM file.

@@ -1,4 +1,5 @@
-//! A cache of client trust per process: each source is loaded once, and again when its file has changed.
+//! A cache of the certificates that TLS clients of this process trust: each source is loaded once, and again
+//! when its file has changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::{ClientTrust, Error, FileFingerprint, TrustSource, fingerprint};
 
-/// Maximum number of cached sources. It is needed because scripts choose the files.
+/// Maximum number of cached trust sources. It is needed because scripts choose the files.
 const CACHED_MAX: usize = 64;
 
 /// The cached trust of all sources.

@@ -36,7 +36,7 @@ pub enum CodeContext {
 pub struct CodeRow {
     /// The number on the wire, or the exit code.
     pub number: u32,
-    /// The variant's name, which the generated page shows.
+    /// The name of the enum variant, as shown in `docs/reference/codes.md`.
     pub name: &'static str,
     /// The reason or message sent with the number; empty where each case has its own text.
     pub text: &'static str,

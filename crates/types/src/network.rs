@@ -1,4 +1,4 @@
-//! The unit by which clients are counted among addresses.
+//! The part of an IP address that counts as one client.
 
 use std::net::{IpAddr, Ipv6Addr};
 

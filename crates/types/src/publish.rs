@@ -24,7 +24,7 @@ pub struct PublishOptions {
 /// A version of a channel's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// Increases with each state.
+    /// The number of the state, which increases with each state.
     pub number: u64,
     /// Versions of different epochs can't be compared: the later publication is the newer one.
     pub epoch: Box<str>,

@@ -1,4 +1,4 @@
-//! Time as an argument: pure code reads no clock.
+//! The time that is passed to code as an argument, so that this code reads no clock itself.
 
 /// The time of a turn, read once at its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

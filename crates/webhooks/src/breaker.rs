@@ -39,8 +39,8 @@ impl BackendResult {
     }
 }
 
-/// Opens, which stops requests, once the failures within ten seconds reach a limit and outnumber responses. Times are
-/// in monotonic milliseconds.
+/// Stops requests ("opens") when the failures within ten seconds reach a limit and outnumber responses. Times are in
+/// monotonic milliseconds.
 #[derive(Debug)]
 pub struct CircuitBreaker {
     failures_max: usize,
@@ -62,7 +62,8 @@ struct TimeWindow {
 }
 
 impl CircuitBreaker {
-    /// Opens after this many failures within ten seconds, if they outnumber responses, and stays open for the pause.
+    /// Creates a breaker that opens after `failures_max` failures within ten seconds, if they outnumber responses,
+    /// and then stays open for `pause_ms`.
     pub fn new(failures_max: u32, pause_ms: u64) -> Self {
         Self {
             failures_max: failures_max as usize,

@@ -32,7 +32,7 @@ impl<T> ConcurrencyLimit<T> {
         self.breaker.may_ask(now_ms)
     }
 
-    /// Returns whether requests are suspended, as by [`CircuitBreaker::is_open`].
+    /// Returns whether requests are suspended; see [`CircuitBreaker::is_open`].
     pub fn is_open(&self) -> bool {
         self.breaker.is_open()
     }

@@ -30,7 +30,7 @@ pub(crate) struct Drain {
     /// The latest time at which the closing of back ends begins.
     back_ends_from_ms: u64,
     has_closed_back_ends: bool,
-    /// Whether the closing of connections to other servers has begun. Clients are closed before.
+    /// Whether the closing of connections to other servers has begun. Clients are closed before that.
     has_stopped_servers: bool,
 }
 
@@ -113,7 +113,7 @@ impl<A: AppHost, T> Worker<A, T> {
                 ShutdownReason::Replaced => began_ms,
             },
             back_ends_from_ms: match shutdown_reason {
-                // Until then, pushes of back ends still reach the remaining clients.
+                // Until `servers_ms`, pushes of back ends still reach the remaining clients.
                 ShutdownReason::Stopping => servers_ms,
                 ShutdownReason::Replaced => began_ms,
             },
@@ -289,8 +289,8 @@ impl<A: AppHost, T> Worker<A, T> {
         let now_ms = self.shared.now.mono_ms;
         let has_clients = self.shared.stats.connections.read() > 0;
         let Some(drain) = &mut self.drain else { return };
-        // Before this time services may use these connections; the time after it is for closing
-        // handshakes.
+        // Before `servers_ms` services may use the connections to other servers; the time after it
+        // is for closing handshakes.
         let is_late = now_ms >= drain.servers_ms;
         let is_needed = drain.apps != AppsStage::StoppedEverywhere
             || has_clients

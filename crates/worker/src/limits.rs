@@ -1,18 +1,19 @@
 //! Limits on the work of one turn, and the time at which the next turn begins.
 
-/// Deliveries of queued fan-outs per turn: about two milliseconds of work.
+/// Default maximum number of deliveries of queued fan-outs per turn: about two milliseconds of work.
 const DELIVERIES_MAX: usize = 512;
 
-/// Messages from other workers per turn.
+/// Default maximum number of messages from other workers per turn.
 const MESSAGES_MAX: usize = 4096;
 
-/// Work of one connection per turn, in units of about a nanosecond: about a millisecond.
+/// Default maximum work of one connection per turn, in units of about a nanosecond: about a millisecond.
 const CONNECTION_WORK: u64 = 1_000_000;
 
-/// Work of all connections per turn for new events, in the same units: about six milliseconds.
+/// Default maximum work of all connections per turn for new events, in units of about a nanosecond.
 const EVENT_WORK: u64 = 6_000_000;
 
-/// Work of all connections per turn for input left over from earlier turns, in the same units: about four milliseconds.
+/// Default maximum work of all connections per turn for input left over from earlier turns, in units of about a
+/// nanosecond.
 const BACKLOG_WORK: u64 = 4_000_000;
 
 /// The default of [`TurnLimits::app_credits`]. A lane has 1,024 credits; the rest are reserved for
@@ -27,8 +28,8 @@ pub(crate) const RETRY_MS: u64 = 1;
 /// drain.
 pub(crate) const RETRY_LATER_MS: u64 = 20;
 
-/// Interval in milliseconds at which spare memory is freed and history expires, while there is any
-/// of either.
+/// Interval in milliseconds at which spare memory is freed and history expires, while there is
+/// spare memory or history.
 pub(crate) const MAINTENANCE_MS: u64 = 1000;
 
 /// Limits on the work of one turn.
@@ -40,10 +41,11 @@ pub struct TurnLimits {
     pub messages: usize,
     /// Maximum work of one connection, at least 1, in [units](veche_frontends::work_budget) of about a nanosecond.
     pub connection_work: u64,
-    /// Maximum work of all connections for new events, in the same units. Input beyond it waits for a later turn, in
-    /// which the connection served longest ago continues first.
+    /// Maximum work of all connections for new events, in the units of `connection_work`. Input beyond it waits for a
+    /// later turn, in which the connection served longest ago continues first.
     pub event_work: u64,
-    /// Maximum work of all connections for input left over from earlier turns, at least 1, in the same units.
+    /// Maximum work of all connections for input left over from earlier turns, at least 1, in the units of
+    /// `connection_work`.
     pub backlog_work: u64,
     /// Applications and emulation requests send no further message on a lane that has this many unprocessed data
     /// messages. At least 1.
@@ -69,8 +71,8 @@ impl Default for TurnLimits {
 /// The time at which the next turn has to begin if no event arrives earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnState {
-    /// Immediately, because work is left.
+    /// The next turn begins immediately, because work is left.
     Busy,
-    /// After this many milliseconds, or earlier with the next event; `None`: only with the next event.
+    /// The next turn begins with the next event, or after this many milliseconds if they are given.
     Idle(Option<u64>),
 }

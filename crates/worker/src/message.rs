@@ -185,7 +185,7 @@ impl<A: AppHost, T> Worker<A, T> {
         None
     }
 
-    /// Takes a relay to a response on another node, for the lane to the cluster.
+    /// Takes a client's commands for its response on another node, to be sent on the lane to the cluster.
     fn poll_for_nodes(&mut self) -> Option<OutgoingMail<A::Message>> {
         let ports = &mut self.shared.requests;
         let to = usize::from(ports.nodes?.0);
@@ -199,7 +199,7 @@ impl<A: AppHost, T> Worker<A, T> {
         Some(OutgoingMail { to, message })
     }
 
-    /// Passes bans to the cluster. They precede the user commands that follow from them.
+    /// Passes bans to the cluster, before the user commands that the bans cause.
     fn hand_out_blocks(&mut self) {
         let ports = &mut self.shared.requests;
         let Some(nodes) = ports.nodes else {

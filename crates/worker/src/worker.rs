@@ -222,7 +222,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.update_connection(id);
     }
 
-    /// Handles that an outgoing connection for an application is being opened.
+    /// Handles the driver's report that an outgoing connection for an application is being opened.
     pub fn handle_dialed(
         &mut self,
         id: ConnectionId,
@@ -264,12 +264,12 @@ impl<A: AppHost, T> Worker<A, T> {
         });
     }
 
-    /// Handles that the peer has ended its direction of the transport (FIN).
+    /// Handles the peer's FIN, which ends the peer's direction of the transport.
     pub fn handle_ended(&mut self, id: ConnectionId) {
         self.with(id, |connection, shared| connection.handle_ended(id, shared));
     }
 
-    /// Handles that the timer of a transport has fired.
+    /// Handles a transport's timer that has fired.
     pub fn handle_timeout(&mut self, id: ConnectionId) {
         let Some(entry) = self.slab.get_mut(id) else {
             return;
@@ -286,7 +286,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles that the timer of a transport has fired before its TLS handshake or PROXY header was complete.
+    /// Handles a transport's timer that has fired before the TLS handshake or PROXY header was complete.
     pub fn handle_late(&mut self, id: ConnectionId, why: &str) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.armed_ms = u64::MAX;
@@ -294,14 +294,14 @@ impl<A: AppHost, T> Worker<A, T> {
         self.handle_failed(id, why);
     }
 
-    /// Handles that a connection has failed; `why` is the reason for logs.
+    /// Handles the failure of a connection; `why` is the reason for logs.
     pub fn handle_failed(&mut self, id: ConnectionId, why: &str) {
         self.with(id, |connection, shared| {
             connection.handle_failed(id, why, shared)
         });
     }
 
-    /// Handles that a transport was closed; `why` is the reason, or `None` if the worker requested it. Returns the
+    /// Handles the close of a transport; `why` is the reason, or `None` if the worker requested it. Returns the
     /// remaining data of the connection.
     pub fn handle_closed(
         &mut self,

@@ -105,14 +105,14 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles that a transport will send FIN after `unsent` bytes.
+    /// Handles the driver's report that a transport will send FIN after `unsent` bytes.
     pub fn handle_shut_down(&mut self, id: ConnectionId, unsent: usize) {
         if unsent == 0 && self.has_ended(id) {
             self.commands.push_back(TransportCommand::Close(id));
         }
     }
 
-    /// Handles that bytes of a connection were sent and `unsent` bytes are left.
+    /// Handles the driver's report that bytes of a connection were sent and `unsent` bytes are left.
     pub fn handle_sent(&mut self, id: ConnectionId, unsent: usize) {
         self.shared.requests.outboxes.set_unsent(id, unsent);
         let Some(entry) = self.slab.get_mut(id) else {

@@ -1,4 +1,4 @@
-// One user's connection: all dialogues, and the list of users. Independent of the page.
+// Manages one user's connection, dialogues and list of users. Does not depend on the page.
 
 import { Dialog } from "./dialog.js";
 import { ask, Refused } from "./server.js";

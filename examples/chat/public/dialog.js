@@ -74,7 +74,7 @@ export class Dialog extends EventTarget {
     return this.#typing !== null;
   }
 
-  /** Everything to be shown, in order. */
+  /** All messages to be shown, in order. */
   get messages() {
     return [...this.log, ...this.waiting];
   }
@@ -113,12 +113,12 @@ export class Dialog extends EventTarget {
     this.become("none");
   }
 
-  /** Reports a failed action. */
+  /** Shows the error of a failed action. */
   fail(fault) {
     this.#set({ fault });
   }
 
-  /** Applies the server's state. */
+  /** Applies the state of the dialogue that the server has reported. */
   become(state) {
     if (state === this.state) return;
     const isOver = state === "none" && this.isBegun;

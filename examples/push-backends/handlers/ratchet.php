@@ -1,7 +1,7 @@
 <?php
 
 /*
- * Ratchet's shape: {"command":"update_data","user":"tester01"} pushes a text that is fixed for the command.
+ * Pushes in Ratchet's format: {"command":"update_data","user":"tester01"} pushes a text that is fixed for the command.
  */
 
 declare(strict_types=1);

@@ -1,8 +1,9 @@
 <?php
 
 /*
- * Swoole's shape, all on one public port: a first plain message, tester01, names the client; the frame
- * {"command":"update_data","user":"tester01"}, from any client, is passed on to tester01 as it is.
+ * The protocol of a Swoole back end, all on one public port. A client's first plain message, such as
+ * tester01, is its user name. The frame {"command":"update_data","user":"tester01"}, from any client,
+ * is passed on to tester01 unchanged.
  */
 
 declare(strict_types=1);

@@ -1,7 +1,8 @@
 <?php
 
 /*
- * Hoa's shape: a WebSocket on the internal port, {"user":"tester01","command":"111111"}; the user gets the command.
+ * Pushes like a back end with the Hoa library: sends {"user":"tester01","command":"111111"} over a WebSocket to the
+ * internal port. The user gets the command.
  *
  *     php hoa.php tester01 111111
  */

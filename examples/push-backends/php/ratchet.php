@@ -1,8 +1,8 @@
 <?php
 
 /*
- * Ratchet's shape: a WebSocket on the internal port, {"command":"update_data","user":"tester01"}; the user gets a text
- * that belongs to the command.
+ * Pushes like a back end with Ratchet: sends {"command":"update_data","user":"tester01"} over a WebSocket to the
+ * internal port. The user gets a text that belongs to the command.
  *
  *     php ratchet.php tester01 update_data
  */

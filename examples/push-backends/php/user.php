@@ -1,7 +1,7 @@
 <?php
 
 /*
- * A user: prints the messages that arrive. In Swoole's shape the first message names the user.
+ * A user: prints the messages that arrive. On other paths than `/`, the first message names the user.
  *
  *     php user.php tester01 /
  *     php user.php tester01 /swoole

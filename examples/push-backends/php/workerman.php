@@ -1,7 +1,7 @@
 <?php
 
 /*
- * Workerman's shape: a line of JSON over TCP, {"user":"tester01","message":"test"}.
+ * Like Workerman's example, sends a line of JSON over TCP: {"user":"tester01","message":"test"}.
  *
  *     php workerman.php tester01 test
  */

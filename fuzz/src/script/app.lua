@@ -1,5 +1,5 @@
--- Runs programs that are bytes: each says which function is called with which strange arguments. What calls return is
--- an argument of later ones. An error has to be a string; everything else is checked from outside.
+-- Interprets bytes as programs, which call functions with strange arguments. Results of calls become arguments of later
+-- calls. The script checks that errors are strings; the fuzz target checks everything else.
 local veche = require "veche"
 local names = veche.config.names
 local app = {}

@@ -1,4 +1,4 @@
-//! Messages of clients in both encodings, as far as these scripts need them.
+//! Encodes the fuzzed client's commands and decodes the replies, in JSON and Protobuf.
 
 use serde_json::Value;
 use veche_proto::websocket::{Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Role};
@@ -19,7 +19,7 @@ pub(super) struct Line {
     pub(super) json: Value,
 }
 
-/// Decodes a client's received data, in any pieces.
+/// Decodes the data that a client receives, however it is split.
 pub(super) struct ReplyReader {
     is_json: bool,
     bytes: Vec<u8>,

@@ -168,8 +168,8 @@ final class Page
             return '';
         }
         if ($comment->text === '' && !$method->isConstructor()) {
-            // The interface or the parent class has the comment; for Command it is the
-            // client's method of the same name.
+            // The comment is that of the interface or parent class. For a method of Command it is
+            // that of the client's method with the same name.
             $isInherited = $this->isDescribedElsewhere($method);
             if (!$isInherited && $method->class !== 'Veche\Command') {
                 throw new RuntimeException("$method->class::$method->name has no comment");

@@ -66,7 +66,7 @@ final class Source
         $names = preg_split('/[\s,]+/', (string) $parents, -1, PREG_SPLIT_NO_EMPTY);
         $full = static fn (string $name): string => $imported[$name] ?? "$namespace[1]\\$name";
         $body = (string) preg_replace('/^<\?php\s+declare\(strict_types=1\);\s+/', '', $code);
-        // A file of functions declares no class, and its key is the file.
+        // A file that declares only functions has no class, so its path is the key.
         $class = $isClass === 1 ? "$namespace[1]\\$head[1]" : $path;
         return new self($path, $class, rtrim($body) . "\n", array_map($full, $names ?: []));
     }

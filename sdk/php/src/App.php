@@ -41,7 +41,7 @@ final class App
     /** @var array<string, Closure> */
     private array $handlers = [];
     private ?ClientInterface $client = null;
-    /** @var array{string, string|null}|null Address and key of the API; null: calls go over the worker's socket. */
+    /** @var array{string, string|null}|null Address and key of the HTTP API; null in a worker, which uses its socket. */
     private ?array $api = null;
     /**
      * @var array<string, mixed>|null Null in a worker, which gets its options with Veche's welcome.
@@ -297,7 +297,7 @@ final class App
     }
 
     /**
-     * Returns a MySQL or MariaDB database over Veche's pool of connections. Only in workers.
+     * Returns a MySQL or MariaDB database over Veche's pool of connections. Available only in workers.
      *
      * @param string $name Name of the pool.
      */
@@ -307,7 +307,7 @@ final class App
     }
 
     /**
-     * Returns a Redis database over Veche's connections. Only in workers.
+     * Returns a Redis database over Veche's connections. Available only in workers.
      *
      * @param string $name Name of the pool.
      */
@@ -317,7 +317,7 @@ final class App
     }
 
     /**
-     * Returns a client for HTTP requests to other servers. Only in workers.
+     * Returns a client for HTTP requests to other servers. Available only in workers.
      */
     public function http(): Http
     {
@@ -335,7 +335,7 @@ final class App
     }
 
     /**
-     * Pushes to all connections of a user, without waiting for a result; {@see client()} returns one.
+     * Pushes to all connections of a user, without waiting for a result. Use {@see client()} to get one.
      */
     public function pushTo(string $user, mixed $data): void
     {
@@ -344,7 +344,7 @@ final class App
     }
 
     /**
-     * Publishes to all subscribers of a channel, without waiting for a result; {@see client()} returns one.
+     * Publishes to all subscribers of a channel, without waiting for a result. Use {@see client()} to get one.
      */
     public function publishTo(string $channel, mixed $data): void
     {
@@ -422,7 +422,7 @@ final class App
     }
 
     /**
-     * Returns the application as a state machine: bytes in, bytes out.
+     * Returns the application as a state machine, which gets received bytes and returns the bytes to send.
      *
      * @internal
      */

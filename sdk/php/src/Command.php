@@ -358,7 +358,7 @@ final class Command
         $options ??= new PublishOptions();
         $payload = $data instanceof Binary ? ['binary' => base64_encode($data->bytes)] : ['data' => $data];
         if (is_string($data)) {
-            // Encoded already here, so that the exception for invalid data is thrown to the caller.
+            // The data is encoded here already, so that the exception for invalid data is thrown to the caller.
             Json::encode($data);
         }
         $isRepeatable = $options->idempotencyKey !== null;

@@ -37,7 +37,7 @@ final class ErrorCode
     /** The channel has no history or no presence. */
     public const NOT_AVAILABLE = 108;
 
-    /** The key publishes too fast. */
+    /** The rate limit of the API key is exceeded. */
     public const TOO_MANY_REQUESTS = 111;
 
     /** The position belongs to another epoch of the channel. */

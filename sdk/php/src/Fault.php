@@ -20,12 +20,12 @@ namespace Veche;
  */
 enum Fault
 {
-    /** The call itself: a wrong argument, a wrong key, or more calls than the key may make. */
+    /** The call is wrong: an argument or the key is invalid, or the key makes too many calls. */
     case Caller;
 
-    /** The way to the server: refused, broken off, or too slow. */
+    /** The connection to the server was refused, broke off, or was too slow. */
     case Network;
 
-    /** The server: it failed, is stopping, or answered with something unexpected. */
+    /** The server failed, is stopping, or answered with something unexpected. */
     case Server;
 }

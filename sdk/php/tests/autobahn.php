@@ -3,7 +3,9 @@
 declare(strict_types=1);
 
 /*
- * The WebSocket client under Autobahn's cases: tests/conformance/autobahn_suite.py fast --client php THIS_FILE
+ * Runs Autobahn's test cases against the WebSocket client:
+ *
+ *     tests/conformance/autobahn_suite.py fast --client php THIS_FILE
  */
 
 use Veche\Exception\VecheException;

@@ -25,13 +25,13 @@ pub(super) enum Action {
         is_keyed: bool,
         times: u8,
     },
-    /// A back end repeats its publications with a key that failed.
+    /// A back end repeats the publications that have an idempotency key and an unknown outcome.
     Retry { node: u8 },
     /// A back end removes the history of a channel.
     RemoveHistory { node: u8, channel: u8 },
     /// A back end bans a user.
     Ban { node: u8 },
-    /// A node loses a connection: that for commands or that of the feed; or the feed becomes silent without an error.
+    /// A node loses its connection for commands or that of a feed, or a feed becomes silent without an error.
     Lose { node: u8, salt: u32 },
     /// A node loses its connections to the store, and can't connect.
     CutOff { node: u8 },

@@ -239,7 +239,7 @@ impl World {
         Ok(has_moved)
     }
 
-    /// Loses a connection of a node.
+    /// Breaks one of a node's connections, chosen at random.
     pub(super) fn lose(&mut self, node: usize, random: &mut Rng) {
         self.seen.note(coverage::ClusterEvent::ConnectionLost);
         let worker = random.usize(..self.nodes[node].workers());

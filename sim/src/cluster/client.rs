@@ -17,7 +17,7 @@ pub(super) struct SessionLocation {
 #[derive(Debug, Default)]
 pub(super) struct ClusterClient {
     pub(super) location: Option<SessionLocation>,
-    /// The number of its connections so far.
+    /// The number of connections that the client has opened so far.
     pub(super) connections: usize,
     pub(super) subscriptions: [ClusterSubscription; CHANNELS.len()],
 }
@@ -56,7 +56,7 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    /// Returns whether it is a command of this client.
+    /// Returns whether the client with this number requested it.
     pub(super) fn is_of(self, number: usize) -> bool {
         match self {
             Self::Subscribe { client, .. } | Self::Unsubscribe { client, .. } => client == number,
@@ -71,7 +71,7 @@ pub(super) struct PushedPublication {
     pub(super) channel: usize,
     pub(super) is_keyed: bool,
     pub(super) progress: PublicationProgress,
-    /// Whether it was submitted while the store had lost nothing.
+    /// Whether the publication was submitted while the store had lost nothing.
     pub(super) is_safe: bool,
 }
 

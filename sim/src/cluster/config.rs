@@ -12,16 +12,16 @@ use super::channels::namespaces;
 use super::session::PATH;
 use crate::frontend_config::{context, listener, protocol, requests, route};
 
-/// Longer than any world: clients are not pinged.
+/// Longer than any simulated world lasts, so clients are not pinged.
 const PING_INTERVAL_MS: u64 = 30 * 24 * 3_600_000;
 
-/// More than any client is sent at once.
+/// The outbox limit in bytes, which is more than any client is sent at once.
 const OUTBOX_BYTES: usize = 1 << 24;
 
-/// Unprocessed data between two workers, as in the server.
+/// Maximum number of unprocessed data messages between two workers, as in the server.
 pub(super) const CREDITS: u32 = 1_024;
 
-/// Returns the state shared by the connections of worker `me`, whose hub is on an engine outside the process.
+/// Returns the state shared by the connections of worker `me`, whose hub uses an engine outside the process.
 pub(super) fn shared(me: u16, workers: u16, seed: u64) -> Context {
     let engine = RemoteEngine::new(seed.wrapping_mul(31) + u64::from(me));
     let engine = NodeEngine::Remote(Box::new(engine));

@@ -15,7 +15,7 @@ use super::store::Server;
 /// The worker number of the state machine's own answers.
 const NODE_WORKER: WorkerId = WorkerId(1);
 
-/// A message for the channel of a node, of all nodes, or of the control stream.
+/// An event for the node `to`, or for all nodes if `to` is `None`.
 #[derive(Clone, Debug)]
 pub(super) struct ControlMessage {
     pub(super) to: Option<NodeId>,

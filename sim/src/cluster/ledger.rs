@@ -35,7 +35,7 @@ impl Ledger {
         self.add(channel, Position { epoch, offset: 0 }, None, before)
     }
 
-    /// Records that the store has stored a publication after another one.
+    /// Records that the store has stored a publication right after the entry `before`.
     pub(super) fn store(
         &mut self,
         channel: usize,
@@ -97,7 +97,7 @@ impl Chain {
         Ok(Self { position, serials })
     }
 
-    /// Follows the subscriber to its next publication, which has to be the successor of the last one.
+    /// Checks that a publication is the subscriber's next one, and moves the subscriber's position to it.
     pub(super) fn follow(
         &mut self,
         ledger: &Ledger,

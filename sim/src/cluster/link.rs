@@ -51,7 +51,7 @@ pub(super) struct SimulatedPort {
 }
 
 impl SimulatedPort {
-    /// Takes the orders of a home.
+    /// Queues the orders of a home. Commands are dropped while the home knows of no open connection.
     pub(super) fn take(&mut self, orders: &mut Vec<Order>) {
         for order in orders.drain(..) {
             match order {
@@ -89,7 +89,7 @@ pub(super) struct Feed {
     confirmed: VecDeque<Arc<str>>,
 }
 
-/// The faults that a feed has: what may happen to its items within an epoch.
+/// The faults that may affect the items of a feed within an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FeedFaults {
     /// Whether items overtake each other.

@@ -42,7 +42,7 @@ struct ClusterWorker {
     driven: DrivenWorker,
     port: SimulatedPort,
     sessions: BTreeMap<ConnectionId, ClusterSession>,
-    /// The effects, each with the connection of the client that it is for; `None` if for no client.
+    /// The effects, each with the connection of the client concerned; `None` if it concerns no client.
     effects: Vec<(Option<ConnectionId>, ClusterEffect)>,
 }
 
@@ -57,7 +57,7 @@ struct ClusterLane {
 /// A node: the hubs of its workers with their engines and ports, and its part in the cluster.
 pub(super) struct SimulatedNode {
     workers: Vec<ClusterWorker>,
-    /// By sender and receiver.
+    /// The lanes between workers, ordered by sender and then by receiver.
     lanes: Vec<ClusterLane>,
     pub(super) control: NodeControl,
     /// Whether the node is cut off from all servers of the store.
@@ -139,7 +139,7 @@ impl SimulatedNode {
         id
     }
 
-    /// Sends the subscribe command of a client, which returns with its position if it has one.
+    /// Sends the subscribe command of a client. With `since`, the client recovers from that position.
     pub(super) fn subscribe(
         &mut self,
         (worker, session): (usize, ConnectionId),
@@ -212,8 +212,8 @@ impl SimulatedNode {
         driven.arrive(session, bytes, clock(self.now_ms), outputs);
     }
 
-    /// Publishes a number for the back end. An immediate outcome is recorded as a reply too.
-    /// Returns whether there was room.
+    /// Publishes the payload of a number as the back end. An outcome that is known at once is recorded
+    /// as a reply. Returns whether the hub accepted the publication.
     pub(super) fn publish(
         &mut self,
         worker: usize,
@@ -237,7 +237,8 @@ impl SimulatedNode {
         outcome.is_ok()
     }
 
-    /// Removes the history of a channel for the back end. An immediate outcome is recorded as a reply too.
+    /// Removes the history of a channel as the back end. An outcome that is known at once is recorded as a
+    /// reply.
     pub(super) fn remove_history(
         &mut self,
         worker: usize,
@@ -407,7 +408,7 @@ impl SimulatedNode {
         has_input
     }
 
-    /// A client reads bytes. Returns its own output.
+    /// Lets a client read bytes. Returns the bytes that the client sends in reply.
     fn receive(&mut self, worker: usize, id: ConnectionId, bytes: Vec<u8>) -> Vec<u8> {
         let mut replies = Vec::new();
         let ClusterWorker {

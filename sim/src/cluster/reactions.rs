@@ -1,4 +1,4 @@
-//! What clients and back ends receive, and the promises about it.
+//! Passes to clients and back ends what they receive, and checks the promises about it.
 
 use veche_hub::{HubReply, Position, RECOVERED_MAX, Ticket};
 
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Takes the request behind a ticket, which is answered.
+    /// Removes and returns the request with this ticket, whose answer has arrived.
     fn take_request(&mut self, ticket: Ticket) -> Result<Asked, Failure> {
         match self.asked.remove(&ticket.0) {
             Some((_, asked)) => Ok(asked),

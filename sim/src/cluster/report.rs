@@ -17,7 +17,7 @@ pub const ACTIONS: usize = 600;
 /// A cluster that kept its promises.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// A hash of everything observed in it.
+    /// A hash of everything observed during the run.
     pub hash: u64,
     /// The events that occurred.
     pub coverage: Coverage,

@@ -14,10 +14,10 @@ use crate::wire::{self, Reader, ServerFrame, WireEncoding};
 /// The path of the clients' route.
 pub(super) const PATH: &str = "/connection/websocket";
 
-/// The id of the connect command; tickets of the world are smaller.
+/// The id of the connect command. The other commands have smaller ids: the tickets of the world.
 const CONNECT: u32 = u32::MAX;
 
-/// The code with which a subscription ends whose publications are lost.
+/// The code with which a subscription ends if its publications are lost.
 const INSUFFICIENT_STATE: u64 = 2500;
 
 /// The payload of publication 0. All payloads have the same length, so that the store finds them.
@@ -37,7 +37,7 @@ impl ClusterSession {
         }
     }
 
-    /// Reads received bytes, and appends its own output to `out`.
+    /// Parses received bytes into `effects`, and appends the client's output to `out`.
     pub(super) fn read(
         &mut self,
         bytes: Vec<u8>,
@@ -166,7 +166,7 @@ pub(super) fn payload_of(number: u64) -> String {
     (FIRST_PAYLOAD + number).to_string()
 }
 
-/// Returns the number at the end of an encoded publication, which is its payload.
+/// Returns the number at the end of an encoded publication. This number is the payload.
 pub(super) fn number_in_payload(data: &[u8]) -> Option<u64> {
     let digits: &[u8; 8] = data.last_chunk()?;
     let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;

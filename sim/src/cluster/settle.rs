@@ -1,4 +1,4 @@
-//! A cluster at rest, and the promises that hold then.
+//! Brings a cluster to rest, and checks the promises that have to hold then.
 
 use fastrand::Rng;
 
@@ -8,11 +8,11 @@ use super::coverage::ClusterEvent;
 use super::world::World;
 use crate::failure::{PromiseResult, promise};
 
-/// The number of seconds in which nodes compare each channel without new items with the store, and
-/// close its gap. This is enough because there are few channels.
+/// The number of seconds within which nodes compare each idle channel with the store and close its
+/// gap. This is enough because there are few channels.
 const LOOK_S: u64 = 20;
 
-/// The number of seconds within which repeated attempts have to succeed.
+/// The number of tries, one per simulated second, within which every pending request has to succeed.
 const TRIES: u64 = 12;
 
 impl World {
@@ -45,7 +45,7 @@ impl World {
             self.pass_second(random)?;
         }
         self.check_rest()?;
-        // The feed of each channel delivers again.
+        // Publishes to each channel, because its feed has to deliver again.
         for channel in 0..CHANNELS.len() {
             let node = random.usize(..self.nodes.len());
             self.publish(node, channel, true);
@@ -93,7 +93,7 @@ impl World {
         for node in &mut self.nodes {
             node.is_cut = false;
             node.is_stalled = false;
-            // The silent feed is replaced, as after a probe has detected it.
+            // A silent feed is ended, as if a probe had detected the silence.
             for port in node.ports() {
                 if port.feed.is_silent {
                     port.feed.lose();

@@ -23,7 +23,7 @@ use crate::failure::promise;
 /// The most entries that the control stream stores.
 const CONTROL_SIZE: usize = 10_000;
 
-/// What a port knew about the server at its last connection.
+/// What a worker's engine port knew about the store's server when the port last connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     replication: u64,
@@ -50,7 +50,7 @@ pub(super) struct State {
     identity: Option<u64>,
     generation: u64,
     channels: BTreeMap<Arc<str>, Channel>,
-    /// The first publication with a key, by channel.
+    /// The first publication with each idempotency key, by channel and key.
     keys: BTreeMap<(Arc<str>, Box<str>), FirstPublication>,
     control: Control,
     /// The bans that a node may rely on: those in the control stream, except for the `halved` ones.
@@ -78,7 +78,7 @@ struct Channel {
     /// The channel's last entry in the ledger.
     serial: Serial,
     stored: BTreeMap<u64, Stored>,
-    /// Numbers of all publications of this epoch.
+    /// The numbers of all publications in the channel's current epoch.
     numbers: BTreeSet<u64>,
 }
 
@@ -108,7 +108,8 @@ impl Server {
         self.state.identity == Some(self.replication)
     }
 
-    /// Compares this server with what the cluster and a port know about it, and records its identity.
+    /// Compares this server with what the store's data and a worker's engine port (`known`) say about it, and
+    /// records its identity.
     pub(super) fn verify(&mut self, known: &mut Option<Known>) -> Found {
         let state = &mut self.state;
         if state.identity != Some(self.replication) {

@@ -1,4 +1,4 @@
-//! A cluster in action: the effects of each action.
+//! The simulated cluster, and the effects of each action on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::trace::say;
 use crate::failure::PromiseResult;
 use crate::frontend_config;
 
-/// A cluster in action.
+/// A simulated cluster: its store, nodes and clients.
 pub(super) struct World {
     pub(super) setup: Setup,
     pub(super) now_ms: u64,
@@ -395,7 +395,7 @@ impl World {
         }
     }
 
-    /// Repeats the publications with an idempotency key whose outcome is unknown.
+    /// Repeats the publications that have an idempotency key and an unknown outcome.
     pub(super) fn retry(&mut self, node: usize) {
         for publication in 0..self.publications.len() {
             let one = self.publications[publication];

@@ -13,7 +13,7 @@ use crate::phase::Phase;
 use crate::world::World;
 
 impl World {
-    /// One or two workers receive nothing.
+    /// Simulates that one or two workers receive no messages of other workers for a while.
     pub(super) fn stall_messages(&mut self, stalled: usize, random: &mut Rng) -> PromiseResult {
         let workers = self.process.workers.len();
         let mut homes: Vec<_> = (0..workers).collect();

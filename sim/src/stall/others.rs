@@ -1,4 +1,5 @@
-//! A log that writes nothing, clients that do not read, and a crowd.
+//! Stalls parts of the world: logs that write nothing, clients that do not read, and channels
+//! with many subscribers.
 
 use fastrand::Rng;
 
@@ -11,7 +12,7 @@ use crate::setup::pick;
 use crate::world::World;
 
 impl World {
-    /// No log writes anything: publications that are not stored make progress, also behind stored ones.
+    /// Stops all writing to logs. Publications that are not stored make progress, even those behind stored ones.
     pub(super) fn stall_log(&mut self, random: &mut Rng) -> PromiseResult {
         if self.disk.is_none() {
             return Ok(());

@@ -267,7 +267,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
           [subscription.deltaStats().numFullPayloads, subscription.deltaStats().numDeltaPayloads],
           [2, 6],
         );
-        // A text, a publication that is not stored, and publications after it.
+        // Publishes a text, a state that is not stored in the history, and two more states.
         await server.publish(channel, 'a text');
         await server.api('publish', { channel, data: state(9), skip_history: true });
         await server.publish(channel, state(10));
@@ -405,7 +405,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
         if (channels.length === 125) break;
       }
       await Promise.all(channels);
-      // With the own channel they are 128.
+      // With the user's personal channel, the client has 128 channels, which is the maximum.
       assert.equal(await refused('plain:one-too-many'), 106);
     });
 

@@ -35,9 +35,9 @@ struct LoadingStream {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Damage {
     None,
-    /// The latest publication is unreadable.
+    /// The latest publication of the stream is unreadable.
     Top,
-    /// Older publications are unreadable.
+    /// Publications of the stream before the latest one are unreadable.
     Older,
 }
 

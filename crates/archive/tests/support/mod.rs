@@ -140,7 +140,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Creates a writer for the calling thread, which is the one that has to wait.
+    /// Creates a writer that wakes the calling thread, so only this thread may wait for it.
     pub(crate) fn new(archive: &Archive) -> Self {
         let me = thread::current();
         Self {
@@ -169,12 +169,12 @@ impl Worker {
         }
     }
 
-    /// Waits at most a second for progress.
+    /// Takes the reported progress, or waits at most a second for a report.
     pub(crate) fn look(&mut self) {
         self.news();
     }
 
-    /// Takes the progress, or waits at most a second for it.
+    /// Takes the reported progress; if there is none, waits at most a second for a report.
     fn news(&mut self) {
         match self.writer.take_durable() {
             Some(news) => self.durable = news.batch,

@@ -19,7 +19,7 @@ use Fate::{Blocking, Refused, Shared};
 const NAME_BYTES_MAX: usize = 16;
 
 impl RedisCommand {
-    /// Returns how the command can be carried out, by its name in any case.
+    /// Returns how the command can be executed. The case of the command's name does not matter.
     #[must_use]
     pub fn fate(&self) -> Fate {
         let name = self.parts().next().unwrap_or_default();

@@ -7,7 +7,7 @@ use super::wire;
 use crate::filter::{FILTER_DEPTH_MAX, FilterError};
 use crate::{PublicationData, depth};
 
-/// A node with all possible fields.
+/// A decoded node of a filter, with the fields of every kind of node.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 pub(crate) struct WireNode<'a> {

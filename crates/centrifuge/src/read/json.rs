@@ -39,7 +39,7 @@ pub(super) fn one<'a, T: Deserialize<'a>>(message: &'a str) -> Result<T, Malform
     }
 }
 
-/// Keeps the location and drops the text, which repeats parts of the message.
+/// Keeps the location of a JSON error and drops its text, which repeats parts of the message.
 fn malformed(error: &serde_json::Error) -> MalformedMessage {
     let (line, column) = (error.line(), error.column());
     match error.is_data() {

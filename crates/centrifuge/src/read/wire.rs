@@ -32,7 +32,7 @@ pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, FieldValue<'a>), Ma
         1 => take(rest, 8).map(|_| FieldValue::Fixed)?,
         2 => FieldValue::Bytes(delimited(rest)?),
         5 => take(rest, 4).map(|_| FieldValue::Fixed)?,
-        // Groups (3 and 4) predate this protocol; 6 and 7 are undefined.
+        // The protocol does not use wire types 3 and 4 (groups); 6 and 7 are undefined.
         _ => return Err(MalformedMessage::Protobuf),
     };
     Ok((number, value))
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(field(&mut rest), expected, "{wire:02x?}");
         if expected.is_ok() {
             assert_eq!(rest, b"", "{wire:02x?}");
-            // Truncated input is reported as such.
+            // The error for each truncated input says that the input is truncated.
             for end in 0..wire.len() {
                 assert_eq!(field(&mut &wire[..end]), Err(MalformedMessage::Truncated));
             }
@@ -130,11 +130,11 @@ mod tests {
     fn invalid_fields_are_rejected() {
         // Field number 0.
         check(&[0x00, 0x00], Err(MalformedMessage::Protobuf));
-        // Groups, and undefined wire types.
+        // Wire types 3 and 4 (groups) and 6 and 7 (undefined) are refused.
         for kind in [3, 4, 6, 7] {
             check(&[0x08 | kind, 0x00], Err(MalformedMessage::Protobuf));
         }
-        // A key over 32 bits.
+        // A field key longer than 32 bits.
         check(
             &[0x88, 0x80, 0x80, 0x80, 0x10, 0],
             Err(MalformedMessage::Protobuf),

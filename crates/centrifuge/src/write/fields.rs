@@ -24,7 +24,7 @@ pub(crate) trait Fields {
         value: PublicationData<'_>,
         delta: DeltaKind,
     );
-    /// A message that is present even if it is empty.
+    /// Receives a nested message, which is written even if it is empty.
     fn message(&mut self, number: u32, name: &'static str, value: &impl Message);
     fn messages(&mut self, number: u32, name: &'static str, values: &[impl Message]);
     fn texts(&mut self, number: u32, name: &'static str, entries: &[(&str, &str)]);

@@ -28,7 +28,7 @@ impl Element<'_> {
 pub struct ReplyWriter {
     encoding: Encoding,
     is_first: bool,
-    /// The bytes after the elements.
+    /// The bytes of the reply that follow its elements.
     end: Vec<u8>,
 }
 
@@ -82,7 +82,7 @@ impl ReplyWriter {
         }
     }
 
-    /// Appends the bytes after the elements.
+    /// Appends the bytes of the reply that follow its elements.
     pub fn end(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.end);
     }

@@ -58,7 +58,7 @@ fn size(message: &impl Message) -> usize {
 
 fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        // The lower seven bits, with the continuation bit.
+        // Writes the lower seven bits with the continuation bit.
         out.push(value as u8 | 0x80);
         value >>= 7;
     }

@@ -1,4 +1,4 @@
-//! Deltas: applying one yields the publication, and a delta of text is text.
+//! Tests that applying a delta yields the publication, and that the delta of a text is text.
 
 mod decoder;
 
@@ -7,7 +7,7 @@ use veche_centrifuge::{DELTA_BYTES_MAX, fossil_delta};
 
 use decoder::applied;
 
-/// Returns the size of the delta, if there is one.
+/// Checks the delta from `old` to `new`, and returns its size in bytes; `None` if none is made.
 #[track_caller]
 fn check(old: &[u8], new: &[u8]) -> Option<usize> {
     let delta = fossil_delta(old, new)?;
@@ -31,7 +31,7 @@ fn unchanged_data_is_copied_not_sent() {
         let bytes = check(old.as_bytes(), new.as_bytes()).expect("most of it is the same");
         assert!(bytes <= bytes_max, "{bytes} for {new}");
     }
-    // Moved data are found too.
+    // Deltas also find data that has moved.
     let parts = ["the first of two parts, ", "and the second of them. "];
     let old = parts.concat().repeat(3);
     let new = format!("{}#{}", parts[1], parts[0]).repeat(3);
@@ -80,7 +80,7 @@ fn no_character_is_cut_in_two() {
     }
 }
 
-/// This takes long unless the number of comparisons is bounded.
+/// Deltas of repetitive data would take long if the number of comparisons was not bounded.
 #[test]
 fn the_same_over_and_over_costs_little() {
     let same = vec![b'a'; DELTA_BYTES_MAX];

@@ -283,7 +283,7 @@ fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Data: unchanged in JSON. A JSON string stands for the text in it, as in Protobuf.
+/// Writes JSON data unchanged. Reading a JSON string yields the text in it, as in Protobuf.
 mod raw {
     use serde::de::{Deserialize, Deserializer};
     use serde::ser::{Serialize, Serializer};

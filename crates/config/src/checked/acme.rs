@@ -36,7 +36,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Returns the certificate for the names at `at`.
+    /// Returns the certificate to order for `names`, which stand at position `at` of the file.
     pub(super) fn ordered(
         &mut self,
         at: Option<usize>,

@@ -10,8 +10,8 @@ use crate::value::DirectiveValue;
 /// Maximum number of headers that a route can add.
 const HEADERS_MAX: usize = 32;
 
-/// Maximum total length of the names and values of these headers in bytes, since every response
-/// contains them.
+/// Maximum total length in bytes of the names and values of the headers that a route adds, since
+/// every response contains them.
 const HEADERS_BYTES_MAX: usize = 16 << 10;
 
 impl Checker<'_> {

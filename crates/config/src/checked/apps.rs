@@ -22,7 +22,7 @@ pub(super) struct CheckedApps {
 }
 
 struct CheckedApp {
-    /// The position at which the app is first mentioned.
+    /// The position in the configuration file where the app is first mentioned.
     at: Option<usize>,
     /// The name of the `[[app]]`; `None` for the script of a route, and for invalid names.
     name: Option<String>,

@@ -134,7 +134,7 @@ impl Checker<'_> {
     }
 }
 
-/// Reads a URL. Errors repeat nothing of it, since it may have a password.
+/// Parses a database's URL. Errors never repeat user information, which may contain a password.
 fn read(url: &str) -> Result<Kind, String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let mut authority = None;

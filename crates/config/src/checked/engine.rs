@@ -1,4 +1,4 @@
-//! `[engine]` and `[node]`: where channels are ordered, and the name of this server among others.
+//! `[engine]` and `[node]`: where channels are ordered, and the name of this server as a node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::raw::RawTable;
 use crate::types::{EngineConfig, HistoryStore, RedisEngine, Sentinels};
 use crate::value::DirectiveValue;
 
-/// The time limits of a command and of connecting.
+/// The time limit of a Redis command; `CONNECT_TIMEOUT` is that of connecting.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -35,14 +35,14 @@ pub(super) struct CheckedListener {
     pub(super) listener: Option<ListenerConfig>,
 }
 
-/// The networks on which clients' data can be read in transit.
+/// The hosts that can read the data of a listener's clients in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exposure {
-    /// No other host: TLS, or this machine only.
+    /// No other host can read the data: the listener uses TLS, or only this machine can connect.
     Protected,
-    /// Hosts between this machine and a proxy, which may terminate TLS.
+    /// Hosts between this machine and a proxy can read the data. The proxy may terminate TLS.
     Proxied,
-    /// Every host on the path.
+    /// Every host on the path between client and server can read the data.
     Open,
 }
 
@@ -259,7 +259,7 @@ fn role_of(word: &str) -> ListenerRole {
     }
 }
 
-/// Returns the most similar address.
+/// Returns a hint that names the address which `text` probably means; empty if there is none.
 fn nearest_address(text: &str) -> String {
     let meant = if text.parse::<u16>().is_ok() {
         format!("127.0.0.1:{text}")

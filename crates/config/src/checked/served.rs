@@ -22,7 +22,7 @@ pub(super) struct ServedFolder {
 struct ReferencedFile<'c> {
     path: PathBuf,
     what: &'c str,
-    /// Whether this is a folder in which other files are created, so that no part of it may be served either.
+    /// Whether this is a folder in which files are created. A served folder may not be inside it either.
     is_folder: bool,
 }
 

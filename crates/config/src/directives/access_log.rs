@@ -1,4 +1,4 @@
-//! The rows of `[access_log]`.
+//! The directives of `[access_log]`.
 
 use super::row::{DefaultValue, Directive, KEEP, ROTATE, Section};
 use crate::value::DirectiveKind;

@@ -1,4 +1,4 @@
-//! The rows of `[acme]`.
+//! The directives of `[acme]`.
 
 use super::row::{DefaultValue, Directive, Section};
 use crate::value::DirectiveKind;

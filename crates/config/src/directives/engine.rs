@@ -1,4 +1,4 @@
-//! The rows of `[engine]` and `[node]`.
+//! The directives of `[engine]` and `[node]`.
 
 use super::row::{DefaultValue, Directive, Section};
 use crate::value::DirectiveKind;

@@ -1,4 +1,4 @@
-//! The rows of `[events]`.
+//! The directives of `[events]`.
 
 use super::row::{DefaultValue, Directive, Section, seconds};
 use crate::value::DirectiveKind;

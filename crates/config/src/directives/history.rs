@@ -1,4 +1,4 @@
-//! The rows of `[history]`.
+//! The directives of `[history]`.
 
 use super::row::{DefaultValue, Directive, Section, seconds};
 use crate::value::DirectiveKind;

@@ -1,4 +1,4 @@
-//! The rows of `[hooks]`.
+//! The directives of `[hooks]`.
 
 use std::time::Duration;
 

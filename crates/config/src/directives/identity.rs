@@ -1,4 +1,4 @@
-//! The rows of `[jwt]`, `[subscription_jwt]` and `[identity_hook]`.
+//! The directives of `[jwt]`, `[subscription_jwt]` and `[identity_hook]`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const FILE: DirectiveKind = DirectiveKind::Text {
 const CA: DirectiveKind = DirectiveKind::Text {
     expected: "the path of a PEM file",
 };
-/// The value kind of a count.
+/// The kind of directives whose value is a count.
 pub(super) const COUNT: DirectiveKind = DirectiveKind::Integer {
     min: 1,
     max: 1_000_000,
@@ -25,7 +25,7 @@ pub(super) static JWT: &[Directive] = &keys_and_rules(Section::Jwt);
 
 pub(super) static SUBSCRIPTION_JWT: &[Directive] = &keys_and_rules(Section::SubscriptionJwt);
 
-/// These rows are not in `[subscription_jwt]`, since only connection tokens are read from requests.
+/// Directives that `[subscription_jwt]` does not have, since only connection tokens are read from requests.
 pub(super) static JWT_PLACES: &[Directive] = &[Section::Jwt.row(
     "token",
     DirectiveKind::List {
@@ -35,7 +35,7 @@ pub(super) static JWT_PLACES: &[Directive] = &[Section::Jwt.row(
     "Where to look for the token; the first place with one is used. `\"bearer\"`: the header `Authorization: Bearer TOKEN`. `\"protocol\"`: a WebSocket subprotocol `bearer.TOKEN`, by which browsers can send one outside of the URL; Veche never echoes it, so offer a second subprotocol, which is selected. `\"query:NAME\"`, `\"cookie:NAME\"`, `\"header:NAME\"`. Proxies log URLs: list the query last.",
 )];
 
-/// Rows that `[jwt]` and `[subscription_jwt]` share.
+/// Returns the directives that `[jwt]` and `[subscription_jwt]` share.
 const fn keys_and_rules(section: Section) -> [Directive; 15] {
     [
         section.row(

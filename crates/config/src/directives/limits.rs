@@ -1,4 +1,4 @@
-//! The rows of `[limits]`.
+//! The directives of `[limits]`.
 
 use std::time::Duration;
 

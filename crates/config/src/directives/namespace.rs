@@ -1,4 +1,4 @@
-//! The rows of `[[namespace]]`.
+//! The directives of `[[namespace]]`.
 
 use super::row::{DefaultValue, Directive, Section, seconds};
 use crate::value::DirectiveKind;
@@ -6,7 +6,7 @@ use crate::value::DirectiveKind;
 /// Maximum number of publications in the history of one channel.
 const SIZE_MAX: u64 = 1_000_000;
 
-/// The value kind of history durations.
+/// The kind of value of directives that set how long history is stored.
 const TIME: DirectiveKind = DirectiveKind::Duration {
     min: seconds(1),
     max: seconds(10 * 366 * 86_400),
@@ -167,7 +167,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
     ),
 ];
 
-/// The value kind of read permissions.
+/// The kind of value of directives that set who may read a channel's state.
 const READING: DirectiveKind = DirectiveKind::Word {
     words: &["none", "subscriber", "client"],
     hidden: &[],

@@ -1,4 +1,4 @@
-//! The rows of `[pam]`.
+//! The directives of `[pam]`.
 
 use std::time::Duration;
 

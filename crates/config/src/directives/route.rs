@@ -1,4 +1,4 @@
-//! The rows of `[[route]]`.
+//! The directives of `[[route]]`.
 
 use super::app::{CPU_BUDGET, FILES, MEMORY, REQUEST_TIMEOUT, SCRIPT};
 use super::row::{

@@ -34,7 +34,7 @@ pub(crate) enum Section {
 }
 
 impl Section {
-    /// All sections in the order of the reference.
+    /// All sections in the order of the reference documentation.
     pub(crate) const ALL: [Self; 21] = [
         Self::Server,
         Self::AccessLog,
@@ -217,7 +217,7 @@ impl Section {
     }
 }
 
-/// A directive of the configuration file: its type, default, and the texts of the reference.
+/// A directive of the configuration file: its type, its default and its documentation.
 #[derive(Debug)]
 pub(crate) struct Directive {
     pub section: Section,
@@ -228,7 +228,7 @@ pub(crate) struct Directive {
     /// [`Directive::handlers`]; empty for all.
     pub handlers: &'static [&'static str],
     pub change: ReloadEffect,
-    /// The description, one paragraph of Markdown.
+    /// The directive's description: one paragraph of Markdown.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "a test writes the reference from it")
@@ -257,7 +257,7 @@ impl Directive {
 }
 
 impl Section {
-    /// Creates a row of this section that takes effect at a reload.
+    /// Creates a directive of this section; a change of its value takes effect at a reload.
     pub(super) const fn row(
         self,
         name: &'static str,
@@ -292,7 +292,7 @@ impl Directive {
 pub(crate) enum DefaultValue {
     /// The directive is required.
     Required,
-    /// No value; the text describes the effect.
+    /// The directive has no default value; the text describes what happens if it is not set.
     Unset(
         #[cfg_attr(
             not(test),
@@ -300,7 +300,7 @@ pub(crate) enum DefaultValue {
         )]
         &'static str,
     ),
-    /// A value in TOML.
+    /// The default value, written in TOML.
     Toml(&'static str),
 }
 
@@ -314,10 +314,10 @@ pub(crate) enum ReloadEffect {
 /// Handlers other than client protocols.
 const OTHER_HANDLERS: [&str; 4] = ["static", "api", "lua", "app"];
 
-/// The number of client protocols that the reference lists before [`OTHER_HANDLERS`].
+/// The number of client protocols that the reference documentation lists before [`OTHER_HANDLERS`].
 const BEFORE_OTHERS: usize = 2;
 
-/// The values of `handler` in the order of the reference.
+/// The valid values of the directive `handler`, in the order of the reference documentation.
 pub(crate) static HANDLERS: [&str; PROTOCOLS.len() + OTHER_HANDLERS.len()] = {
     let mut all = [""; PROTOCOLS.len() + OTHER_HANDLERS.len()];
     let mut next = 0;
@@ -345,16 +345,16 @@ pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua", "a
 pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua", "app"];
 /// Only client protocols that have the directive among their options.
 pub(crate) const PROTOCOL_HANDLERS: &[&str] = &[ITS_PROTOCOLS];
-/// The values of `role`.
+/// The valid values of the directive `role`.
 pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];
 
-/// The value kind of `rotate`.
+/// The kind of value that directives such as `rotate` take.
 pub(super) const ROTATE: DirectiveKind = DirectiveKind::Size {
     min: 4 << 10,
     max: 1 << 40,
     words: &[],
 };
-/// The value kind of `keep`.
+/// The kind of value that directives such as `keep` take.
 pub(super) const KEEP: DirectiveKind = DirectiveKind::Integer {
     min: 1,
     max: 1_000,

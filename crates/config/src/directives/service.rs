@@ -1,4 +1,4 @@
-//! The rows of `[[service]]`.
+//! The directives of `[[service]]`.
 
 use super::app::{CPU_BUDGET, MEMORY, SCRIPT};
 use super::row::{DefaultValue, Directive, Section};

@@ -41,7 +41,7 @@ fn what_files_are_sent_with() {
     assert_eq!(sub.headers, headers(&[("Content-Security-Policy", policy)]));
     assert_eq!(plain.headers, headers(&[]));
 
-    // The printed values are the same, without masking.
+    // The printed configuration has the same values; none of them is masked.
     let printed = config.effective.to_string();
     for line in [
         "precompressed = [\"gzip\", \"br\"]",
@@ -113,7 +113,7 @@ fn invalid_settings_are_reported() {
         &format!("{FILES}headers = {{ X-A = \"{long}\" }}\n"),
         &["7:11: headers: at most 16384 bytes of names and values together, found 16387"],
     );
-    // Headers and encodings are errors with handlers to which they do not apply.
+    // Setting headers or encodings is an error for a handler to which they do not apply.
     says_after_listen(
         "[[route]]\npath = \"/ws\"\nhandler = \"echo\"\nheaders = { X-A = \"a\" }\nprecompressed = [\"br\"]\n",
         &[

@@ -1,4 +1,4 @@
-//! Invalid files and their exact messages.
+//! Tests the exact error messages for invalid configuration files.
 
 use super::{LISTEN, checked};
 
@@ -424,7 +424,7 @@ fn routes_against_each_other() {
         &["7:8: path: \"/room/:name\" for GET is already used by route 1 (\"/room/:id\")"],
     );
     assert!(checked(&two("/a", "/a/*")).is_ok());
-    // The conflict is reported together with other problems: of either route, of the listener and of the rest.
+    // The conflict of two routes is reported together with all other problems of the file.
     let other_problems = "\
         [[listen]]\naddress = \"127.0.0.1\"\nrole = \"pubic\"\n\
         [[route]]\npath = \"/a\"\nhandler = \"static\"\nroot = \"/nowhere\"\n\
@@ -631,7 +631,7 @@ fn apps() {
             "12:10: memory: route 1 runs the same script with another value; configure two [[app]] to run it twice",
         ],
     );
-    // A path, like that of any route, is claimed once for each method.
+    // Like any two routes, an app's route and another one can't have the same path and method.
     led(
         app,
         "app = \"chat\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"",

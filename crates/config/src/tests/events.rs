@@ -1,4 +1,4 @@
-//! `[events]`: the receivers of events.
+//! Tests of `[events]`, which names the receivers of events.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn an_app_can_receive_events() {
         let config = good(&format!(
             "{LISTEN}{app}{ROOMS}[events]\napp = \"chat\"\n{url}"
         ));
-        // The app needs no route.
+        // An app that receives events needs no route, so there is no warning.
         assert_eq!(config.warnings, []);
         assert_eq!(
             (config.listener, config.events.is_some()),

@@ -1,4 +1,4 @@
-//! `[[app]]` behind FastCGI: a valid one, and the errors of invalid ones.
+//! `[[app]]` sections with FastCGI: a valid section, and the errors of invalid sections.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `[jwt]`, `[identity_hook]`, `[pam]` and the routes that need them.
+//! Tests `[jwt]`, `[identity_hook]`, `[pam]` and the routes that need them.
 
 use std::cell::{Cell, LazyCell};
 use std::path::Path;
@@ -322,7 +322,7 @@ fn the_library_is_looked_for_once() {
     assert!(missing.contains("does not exist"), "{missing}");
     assert_eq!(count.get(), 0);
     for _ in 0..3 {
-        // A file that exists on every machine stands for the rules.
+        // `/etc/passwd` exists on every machine, so it serves as the file with the PAM rules.
         assert_eq!(judged("/etc/passwd"), Err("no library".to_owned()));
     }
     assert_eq!(count.get(), 1);

@@ -1,4 +1,4 @@
-//! `[[namespace]]`, and routes with positions.
+//! Tests `[[namespace]]`, and routes with positions.
 
 use std::time::Duration;
 

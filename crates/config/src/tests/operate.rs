@@ -1,4 +1,5 @@
-//! Settings of operators: secrets, users, the sandbox; and the guide's list of settings that a reload can't change.
+//! Tests settings of operators (secrets, users, the sandbox), and the guide's list of settings that a
+//! reload can't change.
 
 use std::collections::BTreeSet;
 use std::fs;

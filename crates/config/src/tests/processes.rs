@@ -1,4 +1,4 @@
-//! `[[app]]` in worker processes: their account, also if the server is sandboxed.
+//! Tests of `[[app]]` sections with worker processes: the account of the processes, also in a sandboxed server.
 
 use super::bad::says_after_listen;
 use super::{LISTEN, good};

@@ -82,7 +82,7 @@ fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
         let expected = format!("root: {WHY} /srv/www contains {holds}; {OTHER}");
         assert!(found.ends_with(&expected), "{found}\n{expected}");
     }
-    // Links are followed: this one leads to the folder of the script.
+    // Links are followed: `/srv/link` leads to the folder of the script.
     let script = "[[app]]\nname = \"chat\"\nscript = \"chat/app.lua\"\n";
     let found = problem(&format!("{script}files = \"/srv/link\"\n"));
     assert_eq!(
@@ -94,7 +94,7 @@ fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
         found.contains("/etc/veche/chat/app.lua (a script)"),
         "{found}"
     );
-    // A folder beside the script is safe.
+    // A served folder that does not contain the script is accepted.
     good(&format!(
         "{LISTEN}{script}files = \"public\"\n{}",
         served("public")

@@ -28,7 +28,7 @@ fn one_certificate_several_and_those_of_clients() {
     assert_eq!(config.listeners[0].tls, Some(expected));
     assert_eq!(config.warnings, []);
 
-    // A separate table has the same meaning.
+    // A `[listen.tls]` table has the same meaning as an inline table.
     let table = good(&listener(
         "[listen.tls]\ncertificate = \"good.pem\"\nkey = \"good.key\"",
     ));
@@ -234,7 +234,7 @@ fn certificates_that_are_ordered() {
             .contains("tls = { acme = [\"push.example.org\", \"example.org\"] }")
     );
 
-    // Two certificates may begin with the same name.
+    // The first names of two certificates may be the same: their files have different names.
     let config = good(
         "[[listen]]\naddress = \"0.0.0.0:443\"\ntls = [\n{ acme = [\"a.example\"] },\n{ acme = [\"a.example\", \"b.example\"] }]",
     );

@@ -1,4 +1,4 @@
-//! Idle connections, and busy processes.
+//! Tests the client with idle connections, and with php-fpm processes that are all busy.
 
 use std::time::Duration;
 

@@ -76,7 +76,7 @@ impl Fpm {
             .await
     }
 
-    /// Like `ask`, for an action that must succeed.
+    /// Does the same as `ask`, but panics if the call fails, and returns the body as text.
     pub(crate) async fn text(&self, client: &Client, what: &str, body: &[u8]) -> String {
         let response = self.ask(client, what, body).await.expect(what);
         String::from_utf8(response.body).expect("text")

@@ -296,7 +296,7 @@ fn options(
     Ok((terms != PublishOptions::default()).then(|| Arc::new(terms)))
 }
 
-/// Returns the tags in the form of a publication; an empty object has the same effect as no tags.
+/// Converts the tags of a command to those of a publication. An empty object has the same effect as no tags.
 fn info(
     tags: &BTreeMap<JsonText<'_>, JsonText<'_>>,
 ) -> Result<Option<Arc<PublicationInfo>>, BadCommand> {

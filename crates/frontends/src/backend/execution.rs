@@ -496,7 +496,7 @@ impl Backend {
                 if let ExchangeState::Disconnected(all) = &mut exchange.content {
                     *all = connections;
                 }
-                // Answers that arrived before this number are already subtracted from `open`.
+                // Acknowledgements that arrived before their expected number are already subtracted.
                 exchange.open = exchange.open.wrapping_sub(UNCOUNTED).wrapping_add(open);
                 return;
             }

@@ -1,4 +1,4 @@
-//! The end of a connection: with a Close frame, after pending requests, or at once.
+//! Ends connections: with a Close frame, after pending requests, or at once.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Connection {
                 socket.handle_lost_history(id, channel, shared);
                 self.unblock_if_closed(id, shared);
             }
-            // The session is still opening, or the connection is an endless response: it is closed.
+            // The session is still opening, or uses an endless response: the connection is closed.
             _ => {
                 let (code, reason) = CloseCode::InsufficientState.parts();
                 self.disconnect(id, code, reason, shared);

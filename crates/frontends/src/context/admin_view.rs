@@ -19,7 +19,7 @@ pub enum AdminView {
 }
 
 impl AdminView {
-    /// Returns the view with this name; the view of the log with its lines from the first on.
+    /// Returns the view with this name. The log view begins with the first line.
     pub(crate) fn of(name: &str) -> Option<Self> {
         Some(match name {
             "figures" => Self::Figures,

@@ -1,6 +1,6 @@
 //! The interface between connections and applications: requests and responses.
 //!
-//! A route with a Lua handler leads to an application, which is called through [`Apps`].
+//! A route may lead to an application, which is called through [`Apps`].
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -83,7 +83,7 @@ pub struct AppFile {
 pub struct AppResponseHead {
     /// The status, 200 to 599.
     pub status: Status,
-    /// Headers with the same rules as those of a complete response.
+    /// Names and values of the headers, with the rules of [`AppResponse::headers`].
     pub headers: Vec<(String, String)>,
 }
 

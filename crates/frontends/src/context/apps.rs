@@ -1,7 +1,7 @@
 //! The trait by which connections call the applications of their worker.
 //!
-//! It knows no script, VM or coroutine: the server implements it with Lua, tests with a few lines
-//! of Rust. During a call an application acts through the context: it sends messages to outboxes
+//! The trait does not depend on how applications run, so tests implement it with a few lines of
+//! Rust. During a call an application acts through the context: it sends messages to outboxes
 //! and publications to the hub, and adds disconnects to the requests. No method calls back into a
 //! connection.
 

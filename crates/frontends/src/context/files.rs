@@ -22,7 +22,7 @@ pub trait Files {
     /// [`OpenError::NotFound`].
     fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<OpenResult, OpenError>;
 
-    /// Opens the precompressed variant of a file in that coding: a file beside it with the same name and the coding's
+    /// Opens the precompressed variant of a file in a coding: a file beside it with the same name and the coding's
     /// [extension](ContentCoding::extension). Returns `None` if there is none. The rules of [`Files::open`] apply;
     /// the metadata is that of an [encoded](FileMetadata::encoded) file under the name of the original.
     ///
@@ -49,13 +49,13 @@ pub enum OpenResult {
 /// An open or cached file.
 #[derive(Clone)]
 pub struct File {
-    /// The metadata of this version.
+    /// The metadata of this version of the file.
     pub metadata: Arc<FileMetadata>,
-    /// The location of its bytes.
+    /// The content, or the means to read it.
     pub content: FileContent,
 }
 
-/// The location of a file's bytes.
+/// The content of a file, or the means to read it.
 #[derive(Clone)]
 pub enum FileContent {
     /// The whole content in memory.
@@ -102,7 +102,7 @@ impl ContentCoding {
     /// All codings, in the order of the usual size of variants, smallest first.
     pub const ALL: [Self; 2] = [Self::Brotli, Self::Gzip];
 
-    /// Returns the name of the coding in `Accept-Encoding`, `Content-Encoding` and the configuration.
+    /// Returns the coding's name, as used in `Accept-Encoding`, `Content-Encoding` and the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

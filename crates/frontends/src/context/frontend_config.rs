@@ -29,13 +29,13 @@ pub enum ListenerRole {
 /// The configuration of one listener.
 #[derive(Clone, Debug)]
 pub struct FrontendListener {
-    /// Protocol of its connections.
+    /// Protocol of the listener's connections.
     pub role: ListenerRole,
     /// Whether connections use TLS.
     pub is_tls: bool,
     /// The peers that may connect.
     pub access: ListenerAccess,
-    /// Its routes; empty for [`ListenerRole::Push`].
+    /// The listener's routes; empty for [`ListenerRole::Push`].
     pub router: Router,
 }
 
@@ -53,7 +53,7 @@ pub struct ConnectionLimits {
     /// Time without a message in either direction on an open session; 0: unlimited, as long as the client answers
     /// pings.
     pub session_idle_timeout_ms: u64,
-    /// Time without progress in sending while bytes are unsent.
+    /// Time after which a connection is closed if bytes wait to be sent and none is sent.
     pub write_timeout_ms: u64,
     /// Time without input on an open session after which a ping is sent; 0: never.
     pub ping_interval_ms: u64,

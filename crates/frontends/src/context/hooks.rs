@@ -105,7 +105,7 @@ pub enum HookTarget {
     App {
         /// The id of the application.
         app: AppId,
-        /// Time limit in milliseconds; 0: none.
+        /// Time limit for the decision in milliseconds; 0 means no limit.
         timeout_ms: u64,
     },
 }
@@ -127,7 +127,7 @@ impl Default for HookKinds {
 }
 
 impl HookKinds {
-    /// Replaces the handled kinds.
+    /// Replaces the set of kinds that the application handles.
     pub fn set(&self, kinds: impl Iterator<Item = HookKind>) {
         let bits = kinds.fold(0, |bits, kind| bits | Self::bit(kind));
         self.0.store(bits, Ordering::Relaxed);
@@ -157,24 +157,24 @@ pub struct HookTargets {
 }
 
 impl HookTargets {
-    /// Sets the target of a kind.
+    /// Sets the target for a kind of command.
     pub fn set(&mut self, kind: HookKind, target: HookTarget) {
         self.kinds[kind as usize] = Some(target);
     }
 
-    /// Sets the application of the route. For the kinds that it handles it takes precedence over other targets.
+    /// Sets the application of the route. It takes precedence over other targets for the kinds that it handles.
     pub fn set_app(&mut self, app: AppId, timeout_ms: u64, kinds: Arc<HookKinds>) {
         self.app = Some((HookTarget::App { app, timeout_ms }, kinds));
     }
 
-    /// Returns the target of a kind, if any.
+    /// Returns the target for a kind of command, if there is one.
     #[must_use]
     pub fn of(&self, kind: HookKind) -> Option<HookTarget> {
         let app = self.app.as_ref().filter(|(_, kinds)| kinds.has(kind));
         app.map_or(self.kinds[kind as usize], |(app, _)| Some(*app))
     }
 
-    /// Returns the target of a kind that applies if the application does not handle it.
+    /// Returns the target for commands of a kind that the application does not handle.
     #[must_use]
     pub fn beside_app(&self, kind: HookKind) -> Option<HookTarget> {
         self.kinds[kind as usize]
@@ -185,7 +185,7 @@ impl HookTargets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HookRequestId(pub u32);
 
-/// A request for a decision.
+/// A request for a hook's decision on a client's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookRequest {
     /// The id of the session.

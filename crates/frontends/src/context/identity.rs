@@ -36,19 +36,19 @@ pub const USER_BYTES_MAX: usize = 254;
 pub enum Identity {
     /// No user: connections are anonymous, and pushes to users don't reach them.
     None,
-    /// The query parameter with this name in the handshake's target.
+    /// A query parameter with this name in the handshake's target contains the user's name.
     Query(String),
-    /// A cookie with this name.
+    /// A cookie with this name contains the user's name.
     Cookie(String),
-    /// A header with this name.
+    /// A header with this name contains the user's name.
     Header(String),
-    /// A field of the client's certificate.
+    /// A field of the client's certificate contains the user's name.
     Certificate(CertificateField),
-    /// A token of the client.
+    /// A token of the client names the user.
     Token(Arc<TokenAuth>),
-    /// A request to the back end.
+    /// The back end answers a request with the user.
     Hook(Arc<dyn IdentityBackend>),
-    /// A verified name and password.
+    /// The client sends the user's name and a password, which are verified.
     Basic(Arc<dyn PasswordVerifier>),
 }
 
@@ -125,7 +125,7 @@ pub enum CertificateField {
     Uri,
 }
 
-/// The names in a client certificate; of several names of a kind, the first.
+/// The names in a client certificate. Of several names of one kind only the first is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateNames {
     /// The subject's common name.
@@ -277,8 +277,8 @@ impl Identity {
         }
     }
 
-    /// Returns whether plain HTTP requests of the route need a user, as handshakes always do. A browser asks for a
-    /// password when a response is 401, so the page itself must already require one.
+    /// Returns whether plain HTTP requests of the route need a user, as handshakes always do. For passwords they do,
+    /// because a browser asks for a password only if the page itself is answered with 401.
     pub(crate) fn is_for_requests(&self) -> bool {
         matches!(self, Self::Basic(_))
     }

@@ -28,7 +28,7 @@ pub struct OriginPattern {
 }
 
 impl OriginPattern {
-    /// Parses a pattern; returns `None` if it does not have this form.
+    /// Parses a pattern; returns `None` if the text is not an [`OriginPattern`].
     pub fn parse(text: &str) -> Option<Self> {
         let (scheme, host, port) = split(text)?;
         let (host, any_subdomain) = match host.strip_prefix("*.") {

@@ -21,7 +21,7 @@ enum Key {
 }
 
 impl PublisherKey {
-    /// The caller for applications of this process.
+    /// Identifies the applications on this worker, which publish without a rate limit.
     pub(crate) const APPLICATION: Self = Self(Key::Application);
 
     /// Returns the caller with the configured key of this index.

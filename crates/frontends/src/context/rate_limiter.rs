@@ -118,7 +118,7 @@ impl RateLimiter {
         self.unless_late(paced, now_ms)
     }
 
-    /// Counts the bytes of such commands.
+    /// Counts the bytes of commands that arrived on another connection.
     pub(crate) fn relayed_bytes(&mut self, bytes: usize, now_ms: u64) -> RateDecision {
         let paced = self.bytes(bytes, now_ms);
         self.unless_late(paced, now_ms)

@@ -1,4 +1,4 @@
-//! Commands of a client that receives through a streaming response and therefore sends each command
-//! in a separate request, and the address that leads from such a request to the response.
+//! Commands of clients that receive through a streaming response. Such a client sends each command
+//! in a separate request, which contains the address of the response.
 
 pub use veche_nodes::{EmulationAddress, EmulationRequest};

@@ -176,7 +176,7 @@ pub(crate) trait Session {
         Flow::Continue
     }
 
-    /// Handles that publications of a channel were lost and can't be recovered. By default the session is closed, so
+    /// Handles the loss of publications of a channel that can't be recovered. By default the session is closed, so
     /// that the client reconnects.
     fn handle_lost_history(&mut self, channel: &str, cx: &mut SessionContext<'_>) -> Flow {
         let _ = (channel, cx);
@@ -268,12 +268,12 @@ pub(crate) trait Session {
         let _ = (code, reason, cx);
     }
 
-    /// Handles that a suspended application handler has ended. Returns whether the session waited for one.
+    /// Handles the end of a suspended application handler. Returns whether the session waited for one.
     fn handle_app_ready(&mut self) -> bool {
         false
     }
 
-    /// Handles that a full outbox has room again.
+    /// Called when the session's full outbox has room again.
     fn handle_drained(&mut self, id: ConnectionId, shared: &mut Context) {
         let _ = (id, shared);
     }

@@ -242,7 +242,7 @@ pub struct Stats {
     pub subscriptions: SharedCounter,
     /// Number of channels with history whose home is this worker.
     pub streams: SharedCounter,
-    /// Memory for the history of these channels, in bytes.
+    /// Memory for the history of channels whose home is this worker, in bytes.
     pub history_bytes: SharedCounter,
     /// Number of publications evicted from history before they expired.
     pub history_evicted: SharedCounter,

@@ -34,7 +34,7 @@ pub(crate) const ANSWER_BYTE: u64 = 1;
 /// is served once before any is served twice.
 #[derive(Debug, Default)]
 pub struct ReadyQueue {
-    /// Ordered by the time of the last service, then by arrival in the queue.
+    /// The connections, ordered by the time of their last service, then by arrival in the queue.
     heap: BinaryHeap<Reverse<(u64, u64, ConnectionId)>>,
     arrivals: u64,
 }

@@ -61,7 +61,7 @@ pub struct Context {
     pub stats: Arc<Stats>,
     /// The source of static files.
     pub files: Box<dyn Files>,
-    /// Services of the process.
+    /// The services that the process provides to its workers.
     pub process: Arc<dyn ProcessServices>,
     /// Whether the server is short of memory: no new handshakes or publications are accepted. Set by the worker each
     /// turn.
@@ -451,7 +451,7 @@ pub struct Requests {
     /// this node. The worker of the response calls
     /// [`Connection::handle_relay`](crate::Connection::handle_relay).
     pub relays: VecDeque<EmulationRequest>,
-    /// Commands that clients sent in separate requests, for streaming responses on other nodes.
+    /// Commands that clients sent in separate requests to sessions whose streaming responses are on other nodes.
     pub far_relays: VecDeque<(NodeId, EmulationRequest)>,
     /// Bans that other nodes have to apply, each with the call that waits for it.
     pub blocks: VecDeque<BanRequest>,

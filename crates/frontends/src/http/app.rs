@@ -255,8 +255,8 @@ impl<A: UpperLayer> HttpStage<A> {
         self.register(id, candidate, user, protocol.as_deref(), shared)
     }
 
-    /// Registers an accepted session. Opens it at once if this worker is the only home worker
-    /// concerned.
+    /// Registers an accepted session. Opens it at once if no other worker has to confirm the
+    /// registration.
     pub(super) fn register(
         &mut self,
         id: ConnectionId,

@@ -29,11 +29,11 @@ pub(super) enum BodyPurpose<C> {
     Call(Box<C>),
     /// The body of a request to an application.
     App(AppId, PendingRequest),
-    /// The first messages from the client of a session that sends its own messages in the response.
+    /// The client's first messages in a session. The session sends its own messages in the response.
     Stream(PendingRequest),
     /// The body of a request that a client protocol answers.
     Answer(BodyHandler),
-    /// None: the body is discarded before this response is written.
+    /// No purpose: the body is discarded before this response is written.
     Dropped(DeferredAnswer),
 }
 

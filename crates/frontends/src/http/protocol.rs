@@ -23,7 +23,7 @@ use crate::http::reply::{Refusal, ReplyContext};
 use crate::http::upgrade::RefusedUpgrade;
 use crate::outbox::delivery_mode::DeliveryMode;
 
-/// The layer above the stage: sessions opened by requests, and the API.
+/// The layer above the HTTP stage: sessions opened by requests, and the API.
 pub(crate) trait UpperLayer {
     /// A session of any protocol.
     type Session: OpenSession;
@@ -32,7 +32,7 @@ pub(crate) trait UpperLayer {
 
 /// How a protocol opens sessions.
 pub(crate) trait OpenSession: Session + Sized {
-    /// Decides what a request leads to. By default it is a WebSocket for every request, so a request that is not a
+    /// Decides how a request is answered. By default a request opens a WebSocket, so a request that is not a
     /// handshake is refused.
     fn plan(asked: &ProtocolRequest<'_, '_>, shared: &mut Context) -> RequestPlan {
         let _ = (asked, shared);

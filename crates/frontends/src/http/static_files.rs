@@ -52,7 +52,7 @@ pub struct FileAnswer {
     varies: bool,
 }
 
-/// The body of a planned response.
+/// The body of a response to a request for a static file.
 pub enum FileBody {
     /// A text that describes the status, or an empty body.
     Bytes(&'static str),

@@ -470,7 +470,7 @@ impl<S: OpenSession> UnregisteredSession<S> {
         shared.remove_user_session(id);
     }
 
-    /// Sends the 101 that was held back: the session is open.
+    /// Releases the 101 response that was held back, which opens the session.
     pub(crate) fn open(self, id: ConnectionId, shared: &mut Context) -> OpenedSession<S> {
         shared.stats.handshake(HandshakeOutcome::Opened);
         shared.response_started(id, Status::SWITCHING_PROTOCOLS.0);

@@ -301,8 +301,8 @@ impl Outboxes {
         }
     }
 
-    /// After a flush, continues each backlog whose transport has sent everything: such a transport
-    /// will not report room. Returns whether anything was written, so that another flush is needed.
+    /// Writes more of each backlog whose transport sent everything in the last flush, since such a transport
+    /// does not report that it has room. Returns whether anything was written, so that another flush is needed.
     pub fn settle_backlogs(&mut self) -> bool {
         if self.backlogs.unflushed.is_empty() {
             return false;

@@ -209,7 +209,7 @@ mod tests {
             assert_eq!(*since(id), *expected);
         }
         assert_eq!(line(&[]), None);
-        // The position in a single channel takes ten characters.
+        // An event id with the position in one channel has ten characters.
         let line = line(&[position(u64::MAX, 1_000)]).expect("a line");
         assert_eq!(line.len(), "id: \n".len() + 10);
     }

@@ -18,7 +18,7 @@ impl Outboxes {
     }
 }
 
-/// Appends a publication as an event.
+/// Appends a publication as a server-sent event.
 pub(super) fn write(out: &mut Vec<u8>, delivery: &mut Delivery<'_>, is_chunked: bool) {
     let text = delivery.payload.bytes;
     let format = if is_chunked { CHUNKED } else { PLAIN };

@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn no_byte_is_given_twice() {
-        // Consecutive numbers in place of random ones, so that each is unique.
+        // Consecutive numbers replace random ones, so that each masking key is unique.
         let mut masks = MaskSource::new(|bytes| {
             use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
             static NEXT: AtomicU32 = AtomicU32::new(1);

@@ -71,22 +71,22 @@ pub enum TransportEnd {
 /// Whether and how publications are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PushMode {
-    /// Not written: no session is open, since the connection is at the HTTP stage, receives push lines, or is
-    /// closing.
+    /// Publications are not written: no session is open, since the connection is at the HTTP stage,
+    /// receives push lines, or is closing.
     #[default]
     Refused,
-    /// As WebSocket frames of an open session.
+    /// Publications are written as WebSocket frames of an open session.
     Framed,
-    /// As WebSocket messages, each with the position of its publication.
+    /// Publications are written as WebSocket messages, each with the publication's position.
     Positioned,
-    /// As WebSocket frames for a client that may lose publications.
+    /// Publications are written as WebSocket frames; the client may lose some of them.
     Lossy(DropPolicy),
-    /// As server-sent events of a response, which is chunked or not.
+    /// Publications are written as server-sent events of a response, which is chunked or not.
     Events { is_chunked: bool },
-    /// No publications: this is an outbound connection, which has no subscriptions. Applications
-    /// can send messages.
+    /// Publications are not written, because an outbound connection has no subscriptions.
+    /// Applications can send messages.
     Client,
-    /// In the push format of the session's protocol.
+    /// Publications are written in the push format of the session's protocol.
     Encoded(pushes::FormatIndex, pushes::PushStage),
 }
 
@@ -237,7 +237,7 @@ impl Outboxes {
         self.codecs = Codecs::with_budget(Arc::clone(budget));
     }
 
-    /// Returns the cost of compression since the last call.
+    /// Returns the cost of compressing and inflating since the last call, in units of about 1 ns.
     pub(crate) fn take_codec_work(&mut self) -> u64 {
         self.codecs.take_work()
     }

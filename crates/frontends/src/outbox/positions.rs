@@ -17,13 +17,13 @@ use veche_proto::websocket::MessageKind;
 
 use super::{Outboxes, PushMode};
 
-/// Key of the object in a publication's cache of encodings.
+/// Key of the JSON object with the position in a publication's cache of encodings.
 const OBJECT: EncodingId = EncodingId(u32::MAX - 4);
-/// Base of the keys of frames with the object; the lower bits are the compression.
+/// Base of the cache keys of frames that contain the JSON object. The lower bits of a key are the compression.
 const FORM: u32 = 1 << 16;
 
 /// Size in bytes of output that may precede recovered publications without being counted against the limit: the 101
-/// and the positions in all channels.
+/// response and the positions in all channels.
 const GREETING_BYTES: usize = 16 << 10;
 
 impl Outboxes {

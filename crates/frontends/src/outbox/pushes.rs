@@ -42,7 +42,7 @@ pub(crate) struct MakeDelta(pub(crate) fn(&Delivery<'_>) -> Option<Vec<u8>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FormatIndex(u8);
 
-/// Number of forms that a publication has in each format.
+/// Number of values of [`PushForm`]: each format can encode a publication in each form.
 const FORMS: u32 = 3;
 
 /// The keys of a publication's encodings in its cache, for one format and form.
@@ -60,14 +60,14 @@ impl EncodingKeys {
         Self {
             push: EncodingId(u32::MAX - 64 - 2 * place),
             event: EncodingId(u32::MAX - 65 - 2 * place),
-            // Lower keys belong to frames of publications without a push format, with or without
+            // Keys below `2 << 16` belong to frames that are in no push format, with or without
             // positions.
             frame: (2 + place) << 16,
         }
     }
 
-    /// Returns the key of the delta from the previous publication. An empty delta means that no
-    /// delta is sent. `first` is the index of the first format that uses the same function for
+    /// Returns the key under which the delta from the previous publication is cached; an empty
+    /// delta is not sent. `first` is the index of the first format that uses the same function for
     /// deltas.
     fn patch(first: usize) -> EncodingId {
         EncodingId(u32::MAX - 4096 - first as u32)
@@ -82,7 +82,8 @@ pub(super) struct PushState {
     /// Pushes that wait for the session's first reply. Also pushes and replies that wait while another message is
     /// written in parts.
     pub(super) early: HashMap<u32, Vec<u8>>,
-    /// The same pushes for formats in which each push is a message of its own.
+    /// The waiting pushes of sessions whose format sends each push as a message of its own. All others are in
+    /// `early`.
     early_singles: HashMap<u32, EarlyPushes>,
     pub(super) cursors: WorkerCursors,
     subscriptions: SubscriptionOptionsMap,
@@ -379,7 +380,7 @@ mod tests {
 
     use super::*;
 
-    /// Keys from here on belong to other encodings of publications.
+    /// Keys from this value on belong to encodings of other modules.
     const OTHERS_FROM: u32 = u32::MAX - 5;
 
     #[test]
@@ -395,14 +396,15 @@ mod tests {
         assert!(formats.iter().all(|format| *format < OTHERS_FROM));
         let frames: HashSet<u32> = all.iter().map(|keys| keys.frame).collect();
         assert_eq!(frames.len(), all.len());
-        // Lower keys belong to frames of publications without a push format, with or without
+        // Keys below `2 << 16` belong to frames that are in no push format, with or without
         // positions.
         assert!(
             frames
                 .iter()
                 .all(|frame| *frame >= 2 << 16 && frame.trailing_zeros() >= 16)
         );
-        // The keys of the other encodings are above those of frames, whose lower 16 bits are the compression.
+        // The keys of pushes, events and deltas are above the keys of frames, whose lower 16 bits are the
+        // compression.
         let highest = frames.iter().max().expect("some") | 0xffff;
         assert!(formats.iter().all(|format| *format > highest));
     }

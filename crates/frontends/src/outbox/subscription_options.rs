@@ -35,7 +35,7 @@ pub(crate) enum DeltaState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PushForm {
     Plain,
-    /// As a whole publication, to a client that supports deltas.
+    /// The whole publication, for a client that supports deltas.
     Whole,
     Patch,
 }

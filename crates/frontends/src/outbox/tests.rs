@@ -19,7 +19,7 @@ fn outboxes(bytes_max: usize, delivery_mode: DeliveryMode) -> Outboxes {
     all
 }
 
-/// Takes the output of all connections that have any, with what happens to their transports.
+/// Takes the output of all connections that have any. The last element is how the transport ends.
 fn flush(all: &mut Outboxes) -> Vec<(ConnectionId, Vec<u8>, TransportEnd)> {
     let mut touched = Vec::new();
     all.take_touched(&mut touched);
@@ -157,7 +157,7 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
         assert_eq!(all.of(ID).queued(), queued, "missed");
         assert_eq!(fallen_behind(&mut all), [ID], "told once");
         assert_eq!(all.take_dropped().missed, 3);
-        // The other half has room for publications that must not be missed.
+        // The other half of the outbox has room for publications that must not be missed.
         deliver(&mut all, "a", "kept", PLAIN);
         assert!(all.of(ID).queued() > queued && overflowed(&mut all).is_empty());
         // The client is reported again if it has received everything and then misses publications again.

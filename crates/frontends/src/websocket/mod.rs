@@ -41,7 +41,7 @@ pub(crate) struct WebSocketStage<S> {
     /// When the last byte was received: the low 32 bits of monotonic milliseconds, which wrap after 49 days. While a
     /// ping is pending, the time at which it was sent minus `ping_interval`.
     last_received_ms: u32,
-    /// When the last message was received, in the same form. The outbox stores when the last
+    /// When the last message was received, in the form of `last_received_ms`. The outbox stores when the last
     /// message was sent.
     messaged_ms: u32,
     phase: Phase,

@@ -172,7 +172,7 @@ fn files_say_what_browsers_may_do_with_them() {
         assert_eq!(answer[0].header("x-frame-options"), Some("DENY"));
         assert_eq!(answer[0].header("referrer-policy"), Some("no-referrer"));
     }
-    // Files of other routes are sent without these headers.
+    // Files of other routes are sent without the admin page's security headers.
     let caller = world.connect(0, PUBLIC);
     let answer = responses(&world.ask(caller, get("/files/hello.txt")));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Suspended handlers: messages that are queued while a handler is suspended, their order and the queue's limits.
+//! Tests suspended handlers: messages that are queued while a handler is suspended, their order and the queue's limits.
 
 use proptest::prelude::*;
 use veche_frontends::WaitReason;
@@ -304,8 +304,8 @@ fn play(acts: &[Act], seed: u64) -> (World, Peer, Vec<String>, usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// For any splits and suspensions, every message is handled in the order in which it was sent, and so are the
-    /// replies. The test application asserts that no message is passed while a handler is suspended.
+    /// However the input is split and handlers are suspended, messages are handled and answered in the order in which
+    /// they were sent. The test application asserts that no message is passed while a handler is suspended.
     #[test]
     fn no_message_overtakes_another(acts in acts(), seed: u64) {
         let (mut world, peer, sent, pings) = play(&acts, seed);

@@ -368,7 +368,7 @@ fn a_session_is_renewed_by_a_token_of_its_own_user_only() {
         .map(|cell| cell.read())
         .sum();
     assert_eq!((refusals, world.stats(0).tokens_renewed.read()), (1, 1));
-    // The expiry of the shorter token ends the session: after 10 seconds and a grace period of 25 seconds.
+    // The renewed token expires after 10 seconds. The session ends 25 seconds later, after the grace period.
     world.advance(25_000);
     world.ask(peer, text("{}"));
     world.advance(9_999);

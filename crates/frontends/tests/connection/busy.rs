@@ -30,7 +30,8 @@ fn each_key_publishes_at_its_rate() {
         "{}",
         answers[2].body
     );
-    // Another key on the same connection has a rate of its own. Each recipient of a publication is counted.
+    // Another API key on the same connection has a publish rate of its own. Each recipient of a publication
+    // is counted.
     let many = "{\"users\":[\"ann\",\"bob\"],\"data\":1}";
     let bytes = world.ask(caller, keyed("two", many) + &keyed("two", push));
     assert_eq!(statuses(&bytes), [200, 429]);

@@ -239,7 +239,7 @@ fn commands_that_fail_say_why() {
             "{command}"
         );
     }
-    // An unsubscribe command gets the same reply if the client is not subscribed to the channel.
+    // An unsubscribe command succeeds even if the client is not subscribed to the channel.
     let received = ask(
         &mut world,
         peer,
@@ -464,7 +464,7 @@ fn a_publication_is_encoded_once_for_all_of_an_encoding() {
             0 => {
                 text("{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"open:1\"}}")
             }
-            // The same two commands in Protobuf: ids, and the fields 4 (connect) and 5 (subscribe) of a command.
+            // In Protobuf: command 1 with field 4 (connect), command 2 with field 5 (subscribe to `open:1`).
             _ => message(
                 veche_proto::websocket::MessageKind::Binary,
                 b"\x04\x08\x01\x22\x00\x0c\x08\x02\x2a\x08\x0a\x06open:1",
@@ -532,8 +532,8 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
         let push = &take(&mut world, other).lines[0]["push"]["pub"];
         assert_eq!(push["data"], "say \"hi\"");
     }
-    // The history has the data in the same form. The command is field 10, and requests all publications (limit -1 in
-    // field 7).
+    // The history has the data as a JSON string too. The command is field 10, and requests all publications (limit -1
+    // in field 7).
     let history = b"\x17\x08\x03\x52\x13\x0a\x06chat:1\x38\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     world.send(peer, &binary(history));
     world.settle();

@@ -1,4 +1,4 @@
-//! Connections of push listeners: the lines they receive, and their acknowledgements and errors.
+//! Tests connections of push listeners: the lines they receive, and their acknowledgements and errors.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

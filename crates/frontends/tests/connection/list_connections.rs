@@ -1,4 +1,4 @@
-//! Lists of connections that back ends request.
+//! Tests the lists of connections that back ends request.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Slow clients on routes that drop publications for them.
+//! Tests slow clients on routes that drop publications which a client does not read in time.
 
 use veche_proto::websocket::deflate::{self, DeflatePolicy};
 use veche_proto::websocket::{Codecs, Decoder, FrameEvent, MessageLimits, Opcode, Role};
@@ -30,8 +30,8 @@ fn body(channel: &str, number: u32) -> String {
     format!("{:<100}", format!("{channel}{number}"))
 }
 
-/// Returns the numbers of publications that were dropped as the oldest, and that were replaced by
-/// later ones.
+/// Returns how many publications were dropped because they were the oldest, and how many were
+/// replaced by later ones.
 fn dropped(world: &World) -> (u64, u64) {
     let [oldest, replaced, _] = &world.stats(0).publications_dropped;
     (oldest.read(), replaced.read())

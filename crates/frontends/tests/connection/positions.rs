@@ -308,8 +308,8 @@ fn repeated_and_outdated_publications_are_skipped() {
     }
 }
 
-/// If the missed publications of a channel do not fit into the outbox, its recovery is incomplete. That of the other
-/// channels is complete, and a client that retries gets the same result.
+/// If the missed publications of a channel do not fit into the outbox, its recovery is incomplete. Other channels
+/// are recovered completely. A client that retries gets the same result.
 #[test]
 fn a_recovery_too_large_for_the_outbox_is_reported_as_lost() {
     for worker in 0..3 {

@@ -1,4 +1,4 @@
-//! Clients that do not read, and home workers that fall behind.
+//! Tests clients that do not read, and home workers that fall behind.
 
 use veche_frontends::WaitReason;
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;

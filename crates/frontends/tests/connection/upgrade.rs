@@ -1,4 +1,4 @@
-//! The way from the upgrade request to the open session.
+//! Tests the steps from an upgrade request to an open session.
 
 use veche_frontends::stats::HandshakeOutcome;
 use veche_frontends::upgrade::CHANNELS_MAX;

@@ -1,4 +1,4 @@
-//! An open WebSocket: echo, control frames, closing handshake and timeouts.
+//! Tests an open WebSocket: echo, control frames, closing handshake and timeouts.
 
 use veche_proto::websocket::{MessageKind, Opcode};
 

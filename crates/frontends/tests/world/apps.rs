@@ -1,5 +1,5 @@
 //! Applications for tests. They follow commands in messages and queries, record every call, and assert that calls
-//! come in the order that the trait promises.
+//! come in the order that the trait `Apps` promises.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -428,7 +428,7 @@ impl Apps for TestApps {
             AbandonReason::TimedOut => AppCall::TooLate,
         };
         record.calls.push((id, call));
-        // A handshake without a decision of the application has no earlier call, hence the `None`.
+        // `None`: if the application does not decide on handshakes, a handshake is abandoned without an earlier call.
         let from = [
             None,
             Some(Standing::Judged),

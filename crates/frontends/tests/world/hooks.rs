@@ -1,4 +1,4 @@
-//! Hooks, played by the test: it receives the requests and makes the decisions.
+//! Lets a test act as the hooks: it receives the hook requests and makes the decisions.
 
 #[path = "list_connections.rs"]
 mod list_connections;

@@ -62,9 +62,9 @@ pub struct World {
 /// A worker with its connections.
 pub struct Worker {
     worker: veche_worker::Worker<apps::TestApps, usize>,
-    /// The calls that its applications received.
+    /// The calls that the worker's applications received.
     pub record: Rc<RefCell<apps::Record>>,
-    /// The hook requests that its sessions made.
+    /// The hook requests that the worker's sessions made.
     asked: Vec<HookRequest>,
     /// The last generation of each connection index.
     generations: Vec<u32>,
@@ -504,7 +504,7 @@ impl World {
                 ticket: *ticket,
                 registration: *registration,
             }),
-            // The unsubscription from a channel whose subscription is pending needs no answer: the home would undo
+            // An unsubscription while the subscription is pending gets no answer. A reachable home would only undo
             // the registration.
             HubMessage::Unsubscribe {
                 registration: Some(_),
@@ -573,7 +573,7 @@ impl World {
         (0..self.clients.len()).for_each(|peer| self.close(peer));
     }
 
-    /// Delivers the input that waited during a pause, and then the FIN; returns whether there was any.
+    /// Delivers the input that waited during a pause, and then the FIN; returns whether it delivered anything.
     fn deliver_waiting(&mut self, peer: usize) -> bool {
         let mut moved = false;
         loop {

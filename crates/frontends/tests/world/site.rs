@@ -439,7 +439,7 @@ fn hook_targets(of_app: &[HookKind]) -> HookTargets {
     }
     hook_targets.headers = vec!["cookie".into(), "x-custom".into()];
     hook_targets.emulated = vec!["x-custom".into()];
-    // The test application handles only these kinds; back ends decide on the others.
+    // The test application decides only on the kinds in `of_app`; back ends decide on all other kinds.
     let kinds = Arc::new(HookKinds::default());
     kinds.set(of_app.iter().copied());
     hook_targets.set_app(apps::SCRIPTED, 0, kinds);
@@ -501,7 +501,7 @@ fn push(path: &str) -> Route {
 pub const TIMEOUT_MS: u64 = 60_000;
 
 fn app(path: &str, app: AppId) -> Route {
-    // Only routes with this name in their path have a time limit.
+    // Only routes with `timed` in their path have a time limit.
     let request_timeout_ms = if path.contains("timed") {
         TIMEOUT_MS
     } else {
@@ -592,7 +592,7 @@ impl Files for TwoFiles {
         }))
     }
 
-    /// Of the two files, only `hello.txt` has a variant, in gzip.
+    /// Only `hello.txt` has a variant, which is compressed with gzip.
     fn open_variant(
         &mut self,
         _: &Path,

@@ -1,4 +1,4 @@
-//! The wire from the client's side: encoding of its input, and parsing of its output.
+//! The client's side of the wire: encodes what clients send, and parses what they receive.
 
 use veche_proto::websocket::{
     self, Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role,

@@ -127,7 +127,7 @@ impl ChannelEntry {
             .then_some((Position { epoch, offset }, id))
     }
 
-    /// Holds an item back, with the id of its publication.
+    /// Keeps an item of the feed for later, with the id of its publication. Drops the item if too many are kept.
     pub(super) fn hold(&mut self, item: FeedItem, id: u64) {
         let held = self.held.get_or_insert_default();
         if held.len() < HELD_MAX {
@@ -136,7 +136,7 @@ impl ChannelEntry {
     }
 }
 
-/// All channels, by name and by number. If a channel has a slot, the slot is its number.
+/// All channels, by name and by number. If the hub has a slot for a channel, the slot's index is the number.
 #[derive(Debug, Default)]
 pub(super) struct ChannelEntries {
     list: Vec<Option<Box<ChannelEntry>>>,

@@ -189,7 +189,7 @@ impl RemoteEngine {
                     self.reports.push_back(EngineReport::Following(name, true));
                 }
             }
-            // Publications between the two subscriptions are missing in the feed, so the position is checked again.
+            // The channel was subscribed again. The feed lacks publications in between, so the position is checked.
             FeedState::Placing(_) => self.check(place, false),
             FeedState::Live if entry.channel.is_some() => self.check(place, false),
             FeedState::Live => {}
@@ -338,7 +338,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Ends the unsure state of a channel and passes the held items on.
+    /// Ends the state in which a channel waits for a comparison with the store, and passes the held items on.
     fn become_sure(&mut self, place: u32) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -381,7 +381,7 @@ impl RemoteEngine {
             return self.lost(&check.channel);
         }
         if top.offset < entry.known.0 && !check.is_verifying {
-            // The store has lost publications that were known here.
+            // The store has lost publications that this node knows.
             return self.check(place, true);
         }
         entry.note_id(top.offset, id);

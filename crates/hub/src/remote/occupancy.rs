@@ -25,7 +25,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Orders the waiting changes, except those of channels with an unanswered change.
+    /// Sends orders for the waiting changes, except for channels with an unanswered change.
     pub(super) fn record(&mut self) {
         for occupancy in std::mem::take(&mut self.unrecorded) {
             match self.recording.insert(Arc::clone(&occupancy.channel)) {

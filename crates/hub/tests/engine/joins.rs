@@ -150,7 +150,7 @@ fn follow_fails_for_one_that_has_left() {
     pair.subscribe(away, PASSING, &[]);
     while pair.carry(away as usize) {}
     while pair.report(1 - away as usize) {}
-    // The refusal is in flight now.
+    // The refusal of the subscription is in flight now.
     assert!(pair.unsubscribe(away, PASSING));
     pair.settle();
     assert_eq!(pair.received(away), []);
@@ -225,7 +225,7 @@ fn join_with_more_than_is_kept() {
             while pair.engine(KEPT).has_more_than_chains() {
                 pair.report(home);
             }
-            // Delivers the result of the earlier read.
+            // Delivers the result of the read, which the engine delayed.
             pair.report(home);
             while pair.carry(home) {}
         }

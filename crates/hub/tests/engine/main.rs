@@ -93,10 +93,10 @@ macro_rules! clauses {
     };
 }
 
-/// The number of runs of each clause on the model of a store outside the process, each with another seed.
+/// How often each clause is tested on the model of a store outside the process, each time with another seed.
 const SEEDS: u64 = 100;
 
-/// Runs the clauses that hold even if connections are cut: stored publications are neither lost nor duplicated.
+/// Tests the clauses of the contract that hold even if connections are cut: no publication is lost or duplicated.
 macro_rules! cut {
     ($($clause:ident),* $(,)?) => {
         mod remote_and_cut {

@@ -1,4 +1,4 @@
-//! Members of several nodes, on an engine that records them.
+//! Tests of channel members on several nodes, with an engine that records members.
 
 use veche_hub::NamespaceOptions;
 

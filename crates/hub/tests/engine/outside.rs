@@ -255,7 +255,7 @@ fn requests_without_a_connection_fail_after_a_while() {
         tell(&mut bench, Event::Forgotten);
     }
     assert_eq!(bench.outlet.answers, [HubReply::Failed]);
-    // With a connection, requests wait for their answers, however long.
+    // While the engine is connected, requests wait for their answers without a time limit.
     tell(&mut bench, Event::Up(2, StoreState::Same));
     bench.publish("b");
     for _ in 0..10 {

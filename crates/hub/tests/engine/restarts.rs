@@ -162,7 +162,7 @@ fn items_wait_for_the_comparison() {
     );
 }
 
-/// Only the connection was lost and the store is the same, so a held item is delivered.
+/// If only the connection was lost and the store is the same, an item that was held back is delivered.
 #[test]
 fn items_go_on_with_the_connection() {
     let mut bench = bench();
@@ -374,7 +374,7 @@ fn nothing_counts_before_the_comparison() {
     tell(&mut bench, Event::Down);
     let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     tell(&mut bench, refused(check_of(&orders).ticket));
-    // Neither the result of another check changes it, nor the position of a confirmed publication.
+    // Neither the result of another check nor the position of a confirmed publication changes the known position.
     let check = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
     assert!(!check.is_verifying);
     let latest = Some((3, data));
@@ -444,7 +444,7 @@ fn an_item_of_an_old_epoch_does_not_bring_it_back() {
     let orders = tell(&mut bench, item(at(1, 5), 3, &data));
     let check = check_of(&orders);
     assert!(!check.is_verifying);
-    // A second such item causes no second check.
+    // A second item of the old epoch causes no second check.
     assert!(tell(&mut bench, item(at(1, 7), 5, &data)).is_empty());
     tell(&mut bench, found(check.ticket, at(3, 0), 0, None));
     tell(&mut bench, item(at(3, 1), 0, &data));

@@ -108,7 +108,7 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     for (text, channel) in [("a", &both), ("b", &near)] {
         assert_eq!(node.publish(text, channel), Ok(RequestOutcome::Pending));
     }
-    // When the batch becomes durable, the credits are used up.
+    // When the batch becomes durable, no lane has a credit.
     node.outlet.credits = [0; 4];
     node.write_log();
     let counts = node.hub.gauges();

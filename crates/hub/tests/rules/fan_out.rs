@@ -1,4 +1,5 @@
-//! Fan-out by sweeps: slices, limits of queues, and reported numbers of receivers.
+//! Tests fan-out to many subscribers over several turns: slices, queue limits, and the reported
+//! numbers of receivers.
 
 use veche_hub::{IMMEDIATE_MAX, NoCredit, Options};
 

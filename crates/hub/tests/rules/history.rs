@@ -1,4 +1,4 @@
-//! History over time: expiry, maintenance scans, the budget, recovery.
+//! Tests history over time: expiry, maintenance scans, the budget and recovery.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use veche_hub::{HubMessage, HubMessageClass, NoCredit, RequestOutcome, WorkerId}
 
 use crate::node::{FAR, NEAR, Node, SOURCE};
 
-/// The limits in `src/pending.rs` and `src/log_backpressure.rs`.
+/// The values of these constants are those in `src/pending.rs` and `src/log_backpressure.rs`.
 const PENDING_MAX: u32 = 8192;
 const WITHOUT_CREDIT_MAX: usize = 1024;
 

@@ -180,7 +180,7 @@ impl Node {
         Self::new(1, 5, options)
     }
 
-    /// Creates a node with one worker and a log.
+    /// Creates a node with one worker and a history log.
     pub(crate) fn logged() -> Self {
         let mut node = Self::alone();
         node.hub.enable_log();
@@ -375,7 +375,7 @@ impl Node {
         self.hub.sweep(deliveries_max, &mut self.outlet)
     }
 
-    /// Takes a batch, if there is one, and reports it as durable.
+    /// Takes a batch of records for the history log, if there is one, and reports it as durable.
     pub(crate) fn write_log(&mut self) {
         if let Some(batch) = self.hub.take_batch(false) {
             self.hub.batch_durable(batch.number, &mut self.outlet);

@@ -55,7 +55,7 @@ impl World {
 
     /// Crashes the process and starts another one.
     fn crash(&mut self, random: &mut fastrand::Rng) {
-        // Some submitted batches are still written, but this is not reported any more.
+        // Before the crash, some submitted batches still reach the disk, but this is not reported.
         if let Some(disk) = &mut self.disk {
             for place in 0..self.hubs.len() {
                 for _ in 0..random.usize(0..3) {

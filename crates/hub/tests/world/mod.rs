@@ -34,7 +34,7 @@ pub(crate) struct Setup {
     pub(crate) queue_bytes_max: usize,
     pub(crate) sessions: u32,
     pub(crate) channels: usize,
-    /// Whether hubs have a log, and processes crash.
+    /// Whether hubs have a log and processes can crash.
     pub(crate) is_logged: bool,
 }
 
@@ -493,7 +493,7 @@ impl World {
         self.settle(&mut fastrand::Rng::with_seed(2));
         self.check_disk();
         for hub in &mut self.hubs {
-            // Publications expire first, then positions, both after the grace period of a restore.
+            // Publications expire by the first time, positions by the second; both follow a restore's grace period.
             for wall_ms in [1_000, 61_000] {
                 hub.set_now(Now {
                     mono_ms: 3_600_000,
@@ -513,7 +513,7 @@ impl World {
         }
     }
 
-    /// Returns an offset that a subscriber may send as known: one that was published, or one beyond the top.
+    /// Returns an offset that a subscriber may send as known: a published one, or one beyond the last.
     fn any_offset(&self, channel: &str, random: &mut fastrand::Rng) -> Option<u64> {
         let is_known = self.wires.epochs.contains_key(channel);
         let count = self.wires.orders.get(channel).map_or(0, Vec::len) as u64;

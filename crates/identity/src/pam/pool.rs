@@ -52,9 +52,9 @@ pub(super) trait CheckObserver: Send + Sync {
 /// The reason why a check has no result.
 #[derive(Debug)]
 pub(super) enum CheckError {
-    /// The password was not checked: the address has to wait.
+    /// The password was not checked: the client's address has to wait.
     Barred { wait_s: u32 },
-    /// Not checked: the deadline passed before a helper was free.
+    /// The password was not checked: the deadline passed before a helper was free.
     Late,
     /// The password was not checked: no helper could be started.
     Helper(String),

@@ -1,4 +1,4 @@
-//! Examples of the RFCs, tokens signed by generated keys, and attacks.
+//! Tests with the examples of the RFCs, with tokens signed by generated keys, and with attacks.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -460,7 +460,7 @@ fn a_set_is_read_as_far_as_it_can_be_used() {
     ] {
         let alone = published(std::slice::from_ref(&jwk));
         assert_eq!(alone.is_ok(), is_used, "{jwk}");
-        // Unusable keys do not affect the others.
+        // An unusable key does not affect the usable keys of the same set.
         assert_eq!(
             published(&[jwk, good.clone()]).unwrap().len(),
             1 + usize::from(is_used)

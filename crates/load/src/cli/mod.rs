@@ -34,7 +34,7 @@ pub use script::{EndUsers, ScriptUsers, StartUsers};
 pub struct BenchArgs {
     #[command(subcommand)]
     command: BenchCommand,
-    /// In place of the global option of that id, which would claim `-c`
+    /// Replaces the global option with the id `config`, which would claim `-c`
     #[arg(
         id = "config",
         long = "config",

@@ -244,8 +244,8 @@ fn lasting(span: &DurationArgs, plan: Plan) -> Plan {
 /// Maximum number of connections from one local address. It is below the number of ports, because
 /// closed connections occupy their ports for a while.
 const CONNECTIONS_PER_SOURCE_MAX: u32 = 20_000;
-/// The number of connections from each loopback address, if several are used. It is lower because
-/// the kernel finds a free port slowly when many ports are taken.
+/// The number of connections from each loopback address, if several are used. It is far below the
+/// maximum, because the kernel finds a free port slowly when many ports are taken.
 const CONNECTIONS_PER_SOURCE: u32 = 5_000;
 
 /// Returns the local addresses. On loopback there are as many as needed.

@@ -29,7 +29,7 @@ pub struct ScriptUsers {
     pub threads: u32,
     /// Memory limit of each VM in bytes.
     pub memory: usize,
-    /// The run that counts their actions.
+    /// The run that counts the users' actions.
     pub run: Arc<ScriptRun>,
 }
 

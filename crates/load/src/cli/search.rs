@@ -24,7 +24,7 @@ const STEPS_MAX: usize = 20;
 /// The search ends below this fraction of the first rate.
 const PART_MIN: f64 = 1.0 / 256.0;
 
-/// The interval of the search.
+/// The interval of rates that the search narrows.
 #[derive(Clone, Copy, Debug)]
 struct RateSearch {
     first: f64,
@@ -207,7 +207,7 @@ fn conclusion(search: &Search) -> String {
 mod tests {
     use super::*;
 
-    /// Returns the rates tried for a server with this capacity.
+    /// Searches from the rate `first` for a server's capacity `limit`. Returns the rates tried, and the search.
     fn tried(first: f64, limit: f64) -> (Vec<f64>, RateSearch) {
         let mut interval = RateSearch::new(first);
         let mut rates = Vec::new();

@@ -16,7 +16,7 @@ pub(crate) struct LoadClient {
     pub(crate) transport: ConnectionId,
     pub(crate) state: ClientState,
     pub(crate) tls: Option<Box<TlsStream>>,
-    /// Start of the connect.
+    /// The time at which the connect began, in nanoseconds.
     pub(crate) began_ns: u64,
     pub(crate) endpoint: u16,
     /// The client's `{i}`: its number among all clients of its endpoint, over all threads.
@@ -28,10 +28,10 @@ pub(crate) struct LoadClient {
 /// The address family to which a client connects, out of at most two of its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressFamilyChoice {
-    /// The first family, or the one that answered last.
+    /// The first address family: the initial choice, and the choice after this family has answered.
     First,
     Second,
-    /// The first family, because the second did not answer.
+    /// The first address family, because the second did not answer.
     FirstAfterSecond,
     SecondAfterFirst,
 }
@@ -44,7 +44,8 @@ impl AddressFamilyChoice {
         }
     }
 
-    /// Returns the family to start with next time, if this one has answered.
+    /// Returns the choice for the next connect, given that the server has answered on this address
+    /// family.
     pub(crate) fn preferred(self) -> Self {
         match self.index() {
             0 => Self::First,
@@ -52,7 +53,7 @@ impl AddressFamilyChoice {
         }
     }
 
-    /// Returns the family to try if this one does not answer.
+    /// Returns the choice to try if the server does not answer on this address family.
     pub(crate) fn fallback(self) -> Option<Self> {
         match self {
             Self::First => Some(Self::SecondAfterFirst),

@@ -35,7 +35,7 @@ const LOOKED_AT_BYTES: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct ResponseReader {
-    /// The beginning of a head.
+    /// The received beginning of a response head.
     head: Vec<u8>,
     body: Body,
     now: LoadResponse,

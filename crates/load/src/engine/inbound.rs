@@ -195,7 +195,7 @@ impl Engine<'_> {
         self.plain = plain;
     }
 
-    /// Handles plain bytes of the server.
+    /// Handles bytes received from the server, after decryption if TLS is used.
     fn feed(&mut self, driver: &mut Epoll, client_index: u32, bytes: &mut [u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {

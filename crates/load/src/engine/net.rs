@@ -31,7 +31,7 @@ pub(crate) struct EngineState {
     pub(crate) tally: Tally,
     /// Arrival time of the bytes being processed, or start of the turn.
     pub(crate) now_ns: u64,
-    /// The measured time; `u64::MAX` before it has begun.
+    /// The start of the measured time (`until_ns` is its end); `u64::MAX` before it has begun.
     pub(crate) from_ns: u64,
     pub(crate) until_ns: u64,
     /// Answers up to this time count as in time. Computed at the first answer after the measured
@@ -64,7 +64,7 @@ pub(crate) struct EngineState {
 /// The addresses of an endpoint.
 pub(super) struct EndpointAddresses {
     pub(super) addresses: Vec<Vec<SocketAddr>>,
-    /// The family that answered last.
+    /// The address family with which the latest connection to the endpoint succeeded.
     pub(super) preferred: AddressFamilyChoice,
 }
 
@@ -176,7 +176,7 @@ impl EngineState {
     fn grace_until_ns(&mut self) -> u64 {
         let latency_ns = self.tally.latency.times.min_ns();
         let grace_ns = (self.until_ns.saturating_sub(self.from_ns) / 100).max(GRACE_NS);
-        // The deadline is computed once, so that later answers do not change the shortest latency.
+        // The deadline is computed only once, so that the latency of later answers does not change it.
         *self
             .grace_until_ns
             .get_or_insert(self.until_ns.saturating_add(latency_ns + grace_ns))

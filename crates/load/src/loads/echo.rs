@@ -29,7 +29,7 @@ pub(crate) struct EchoLoad {
     churn: Option<ChurnState>,
     has_begun: bool,
     flights: Vec<InflightQueue>,
-    /// The next client (open loop).
+    /// The index of the client that sends next in an open loop.
     next: u32,
     expiry: ExpiryTimer,
     unanswered: u64,
@@ -50,8 +50,8 @@ struct ChurnState {
 
 /// The error of a message that was not answered within the time limit.
 const NO_ANSWER: &str = "no answer in time";
-/// How long to wait after the end of the measured time for messages that were overtaken, if all
-/// others have been answered.
+/// How long to wait, after the end of the measured time, for answers to messages that were overtaken
+/// by later answers, if all other messages are answered.
 const OVERTAKEN_NS: u64 = SECOND;
 /// Time for a server's last answers and its part of the closing handshake.
 const LEAVE_NS: u64 = 2 * SECOND;
@@ -199,7 +199,7 @@ impl EchoLoad {
             }
             Recognized::Altered(found) => found.or(Some(flight.answered)),
         };
-        // The altered message counts as the answer, so the message no longer waits for one.
+        // An altered answer still counts as an answer, so its message no longer waits for one.
         if let Some(number) = wrong {
             flight.take(number);
             self.unanswered += flight.forget_some(io.net);

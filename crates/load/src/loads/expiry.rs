@@ -1,4 +1,4 @@
-//! The time limit of each message, which is checked at intervals.
+//! Determines at intervals which messages have exceeded their time limit.
 
 use crate::clock::MILLISECOND;
 use crate::engine::EngineState;

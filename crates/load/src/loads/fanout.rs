@@ -1,5 +1,5 @@
-//! Publications and their deliveries: to all receivers (broadcast) or each to one (push), through any publisher
-//! protocol.
+//! Measures publications and their deliveries: each goes to all receivers (broadcast) or to one (push). Any publisher
+//! protocol can be used.
 //!
 //! Endpoint 0 has the receivers, endpoint 1 the publishers.
 
@@ -36,7 +36,8 @@ const QUIET_NS: u64 = 2 * SECOND;
 /// Time to wait for duplicates after the last expected delivery.
 const TWICE_NS: u64 = SECOND / 5;
 
-/// Returns whether each line of a publisher is answered, in order and once: if its body has `ack` or an `id`.
+/// Returns whether the server answers each line with this body, once and in order. It does if the body has `ack` or
+/// an `id`.
 #[must_use]
 pub fn asks_for_answers(body: &str) -> bool {
     let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
@@ -46,7 +47,7 @@ pub fn asks_for_answers(body: &str) -> bool {
 /// One thread's part of the run.
 pub(crate) struct FanoutLoad {
     plan: FanoutPlan,
-    /// The body around the message.
+    /// The part of a publication's body before the message; `after` is the rest.
     before: ClientTemplate,
     after: ClientTemplate,
     hello: Option<ClientTemplate>,
@@ -92,9 +93,9 @@ enum Greeting {
 
 /// When publications are sent.
 enum PublishSchedule {
-    /// At the due time. It is an error if the publisher is not connected.
+    /// Each publication is sent when it is due. It is an error if the publisher is not connected.
     InTime(Schedule),
-    /// At the due time, or as soon as a publisher's connection is available.
+    /// Each publication is sent when it is due, or as soon as a publisher's connection is available.
     Patiently(OpenLoop),
 }
 
@@ -304,7 +305,7 @@ impl FanoutLoad {
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
-    /// Handles a message that a receiver got, alone in its frame or with others.
+    /// Handles a message that a receiver got, alone in its frame or together with other messages.
     fn delivered(&mut self, io: &mut LoadIo<'_>, client_index: u32, data: &[u8]) {
         let position = self
             .recovery

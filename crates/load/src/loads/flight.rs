@@ -18,7 +18,7 @@ const OVERTAKEN_MAX: usize = 4096;
 pub(super) struct InflightQueue {
     /// Send or due times of the messages, the oldest first.
     pub(super) sent: VecDeque<u64>,
-    /// Number of the oldest message.
+    /// Number of the oldest message in `sent`.
     pub(super) answered: u32,
     /// Unanswered messages that were overtaken by the answer to a later one. Their numbers ascend.
     pub(super) overtaken: VecDeque<OutOfOrderMessage>,

@@ -1,4 +1,4 @@
-//! Requests and their responses.
+//! The load of HTTP requests: sends requests and handles their responses.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::tally::{ErrorCase, ErrorCause};
 
 struct RequestBytes {
     all: Vec<u8>,
-    /// Length of its body.
+    /// Length of the body of each request in bytes.
     body: usize,
 }
 
@@ -38,8 +38,8 @@ pub(crate) struct HttpLoad {
     /// The encoded requests: one per client, or a single one if all are equal. If the plan has a
     /// list of requests, its entries in order.
     requests: Vec<RequestBytes>,
-    /// If there is a list, the number of the next request, which keeps counting beyond the length
-    /// of the list.
+    /// If the plan has a list of requests, the number of the next request, which keeps counting
+    /// beyond the length of the list.
     turn: Option<usize>,
     flights: Vec<VecDeque<u64>>,
     next: u32,

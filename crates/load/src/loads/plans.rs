@@ -73,7 +73,7 @@ pub struct EchoPlan {
     pub inflight: u32,
     /// Open loop: total messages per second, independent of answers.
     pub rate: Option<f64>,
-    /// Final rate, reached linearly over the measured time.
+    /// The final rate in messages per second, reached linearly over the measured time.
     pub rate_to: Option<f64>,
     /// Spacing of an open loop's messages.
     pub arrivals: Arrivals,
@@ -99,7 +99,7 @@ pub struct HttpRequestPlan {
 pub struct HttpPlan {
     /// The method: GET, POST…
     pub method: String,
-    /// HTTP/1.0 with keep-alive instead of HTTP/1.1, as used by `ab`.
+    /// Whether to use HTTP/1.0 with keep-alive, as `ab` does, instead of HTTP/1.1.
     pub is_http10: bool,
     /// The body of each request.
     pub body: BodyTemplate,
@@ -107,7 +107,7 @@ pub struct HttpPlan {
     pub inflight: u32,
     /// Open loop: total requests per second.
     pub rate: Option<f64>,
-    /// Final rate, reached linearly over the measured time.
+    /// The final rate in requests per second, reached linearly over the measured time.
     pub rate_to: Option<f64>,
     /// Spacing of an open loop's requests.
     pub arrivals: Arrivals,
@@ -127,11 +127,11 @@ pub struct FanoutPlan {
     /// The body of a publication. `{data}` stands for the numbered message, and `{i}` for the
     /// receiver's number if each publication goes to one receiver.
     pub body: String,
-    /// Each publication goes to one receiver in turn, instead of all.
+    /// Whether each publication goes to one receiver in turn, instead of to all.
     pub to_one: bool,
     /// Total publications per second.
     pub rate: f64,
-    /// Final rate, reached linearly over the measured time.
+    /// The final rate in publications per second, reached linearly over the measured time.
     pub rate_to: Option<f64>,
     /// Number of publications due at the same time. They come from one publisher and, if each goes
     /// to one receiver, go to the same receiver. Must be 1 with recovery.
@@ -173,15 +173,15 @@ impl Default for FanoutPlan {
 /// Parameters of a shootout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShootoutPlan {
-    /// `broadcast` instead of `echo`.
+    /// Whether clients send messages of the type `broadcast` instead of `echo`.
     pub broadcast: bool,
     /// Clients added per step.
     pub step: u32,
-    /// Round trips in flight over all clients.
+    /// The number of round trips in flight, over all clients.
     pub concurrent: u32,
     /// Round trips per step.
     pub samples: u32,
-    /// 95th percentile that ends the run, in nanoseconds.
+    /// The 95th percentile of the round-trip time, in nanoseconds, above which the run ends.
     pub limit_ns: u64,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct ShootoutLoad {
     is_sampling: bool,
     /// The message type: `echo` or `broadcast`.
     kind: &'static str,
-    /// Time of the last progress.
+    /// The time in nanoseconds when the last answer arrived or sampling began.
     last_ns: u64,
 }
 
@@ -140,7 +140,7 @@ impl Load for ShootoutLoad {
             Ok(answer) if answer.r#type == due => {
                 let flight = &mut self.flights[client_index as usize];
                 let stamp = answer.payload["sendTime"].as_str();
-                // If a server does not return the number, its answers are assumed to be in order.
+                // If the server does not return the message's number, answers are assumed to be in order.
                 let at = match stamp.and_then(|stamp| stamp.parse::<u32>().ok()) {
                     Some(number) => flight.iter().position(|one| one.0 == number),
                     None => Some(0),

@@ -111,7 +111,7 @@ impl Load for StormLoad {
     }
 
     fn is_settled(&self, net: &EngineState) -> bool {
-        // Waits a little longer, to detect duplicates.
+        // The run waits a little longer, to detect duplicate answers.
         net.now_ns.saturating_sub(net.until_ns) > TWICE_NS
     }
 

@@ -35,10 +35,10 @@ pub struct Comparison {
     pub warnings: Vec<String>,
 }
 
-/// Runs of one group.
+/// A group of runs that are compared as one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// The label of its runs, or the name of its only file.
+    /// The label of the group's runs, or the name of the group's only file.
     pub name: String,
     /// The files in the given order.
     pub files: Vec<String>,
@@ -68,11 +68,11 @@ pub struct ComparisonRow {
 /// A figure of one group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupValue {
-    /// The median of its runs.
+    /// The median of the figure over the group's runs.
     pub median: f64,
-    /// The minimum of its runs.
+    /// The minimum of the figure over the group's runs.
     pub min: f64,
-    /// The maximum of its runs.
+    /// The maximum of the figure over the group's runs.
     pub max: f64,
     /// The number of runs that have the figure.
     pub runs: usize,
@@ -92,12 +92,12 @@ pub struct RatioVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The interval is on the better side of 1.
+    /// The confidence interval of the ratio is on the better side of 1.
     Better,
-    /// The interval is on the worse side of 1.
+    /// The confidence interval of the ratio is on the worse side of 1.
     Worse,
-    /// The interval contains 1: the difference between the groups is not larger than those within
-    /// them.
+    /// The confidence interval of the ratio contains 1: the groups differ no more than the runs
+    /// within a group.
     Noise,
     /// The runs are too few, a figure is 0, or one group fails more often than the other.
     Unjudged,

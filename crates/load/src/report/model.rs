@@ -58,8 +58,8 @@ pub struct Report {
     /// and up to the bucket's own. Bounds increase, and empty buckets are omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<Bucket>,
-    /// The same distribution with three significant digits, for a file of percentiles. Not part of
-    /// the public format.
+    /// The distribution of `latency_us` with three significant digits, for a file of percentiles.
+    /// Not part of the public format.
     #[serde(skip)]
     pub distribution: Option<Distribution>,
     /// The measured time in equal steps.
@@ -343,7 +343,7 @@ pub struct Point {
 pub struct Interval {
     /// Start of the step in seconds since the beginning of the measured time.
     pub from_s: f64,
-    /// Length of the step.
+    /// Length of the step in seconds.
     pub seconds: f64,
     /// Answers or deliveries that arrived in the step, whenever they were due.
     pub received: u64,
@@ -352,10 +352,10 @@ pub struct Interval {
     /// Median latency of the answers that arrived in the step; absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,
-    /// 99th percentile of the latency of these answers.
+    /// 99th percentile of the latency of the answers that arrived in the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
-    /// Maximum latency of these answers.
+    /// Maximum latency of the answers that arrived in the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_us: Option<f64>,
 }
@@ -407,8 +407,8 @@ pub struct LedgerCounts {
 pub struct Recovery {
     /// Reconnects with a position after which the server reported whether recovery was complete.
     pub returned: u64,
-    /// Those reconnects after which recovery was incomplete. Publications that were missed until
-    /// then count as `ledger.away`.
+    /// Reconnects in `returned` after which recovery was incomplete. Publications that were missed
+    /// until then count as `ledger.away`.
     pub refused: u64,
     /// Connections of receivers and publishers that ended unexpectedly and were reopened.
     pub ended: u64,
@@ -420,22 +420,22 @@ pub struct Recovery {
     /// Publications that were refused or never acknowledged. Their outcome is unknown, so the
     /// ledger counts them only in `duplicated` and `reordered`.
     pub unanswered: u64,
-    /// Deliveries of these publications, each counted once.
+    /// Deliveries of the publications in `unanswered`, each counted once.
     pub unanswered_delivered: u64,
 }
 
 /// The ledger of one receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LedgerPage {
-    /// The receiver's number: its `{i}`.
+    /// The receiver's number, for which `{i}` stands in texts of the command line.
     pub receiver: u64,
-    /// As in the ledger, for this receiver.
+    /// This receiver's part of [`LedgerCounts::lost`].
     pub lost: u64,
-    /// As in the ledger, for this receiver.
+    /// This receiver's part of [`LedgerCounts::duplicated`].
     pub duplicated: u64,
-    /// As in the ledger, for this receiver.
+    /// This receiver's part of [`LedgerCounts::reordered`].
     pub reordered: u64,
-    /// Corrupted messages that this receiver got, as in the ledger.
+    /// This receiver's part of [`LedgerCounts::corrupted`].
     pub corrupted: u64,
     /// The receiver's first fault as text.
     pub first: String,
@@ -448,7 +448,7 @@ pub struct HttpTally {
     pub statuses: BTreeMap<u16, u64>,
     /// Number of responses by body length in bytes, for at most 16 lengths.
     pub body_bytes: BTreeMap<u64, u64>,
-    /// Number of responses with other lengths.
+    /// Number of responses whose body length is not counted in `body_bytes`.
     #[serde(default)]
     pub other_body_bytes: u64,
     /// Number of bodies that differ from that of `--expect`; absent without `--expect`.
@@ -507,7 +507,7 @@ pub struct ScriptTally {
     pub sessions: u64,
     /// Sessions that ended with an error, over the whole run.
     pub sessions_failed: u64,
-    /// The actions by name.
+    /// The figures of the script's timed actions, sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<ActionFigures>,
 }
@@ -527,7 +527,7 @@ pub struct ActionFigures {
     /// those of the report's `latency_us`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// Text of the first error of these actions.
+    /// Text of the first error of an action with this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
 }
@@ -583,15 +583,15 @@ pub struct SearchStep {
 /// Resource use of the server's processes during the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerUse {
-    /// The process of `--pid`.
+    /// The process id given by `--pid`.
     pub pid: u32,
     /// Number of processes: the process of `--pid` and its descendants.
     pub processes: u64,
-    /// CPU time of the busiest thread of these processes, as a share of the measured time: 1 is a
-    /// whole core.
+    /// CPU time of the busiest thread of the server's processes, as a share of the measured time: 1
+    /// is a whole core.
     #[serde(default)]
     pub cpu_busiest: f64,
-    /// Total CPU time of these processes.
+    /// Total CPU time of the server's processes.
     pub cpu_s: f64,
     /// CPU time per message of `messages.received_in_time`; absent without messages.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use super::units::{clean, count, rate, time};
 /// The current progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress<'a> {
-    /// Seconds since the start, with warm-up.
+    /// Seconds since the start of the run, including the warm-up.
     pub elapsed_s: f64,
     /// Planned duration in seconds, if known.
     pub planned_s: Option<f64>,

@@ -79,7 +79,7 @@ pub(crate) fn serve_at_most(per_second: u32) -> SocketAddr {
     })
 }
 
-/// Returns clients of a URL.
+/// Returns an endpoint for `clients` clients that connect to `url`.
 pub(crate) fn endpoint(url: &str, clients: u32) -> Endpoint {
     Endpoint::new(Target::parse(url).expect("a URL of this test"), clients)
 }

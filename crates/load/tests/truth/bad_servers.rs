@@ -200,7 +200,7 @@ fn a_greeting_is_no_wrong_answer() {
         assert_eq!(report.messages.unasked, 4, "{:?}", report.messages);
         assert!(report.messages.received >= 4, "{:?}", report.messages);
     }
-    // A greeting that arrives when the first message is already in flight.
+    // The server sends a greeting that arrives when the first message is already in flight.
     let address = serve_websocket(|mut websocket| {
         let first = websocket.message();
         websocket.text("welcome");
@@ -294,7 +294,7 @@ fn the_handshake_is_as_asked() {
         subprotocols: vec!["chat.v2".to_owned(), "chat.v1".to_owned()],
         ..endpoint(&format!("ws://{address}/ws/{{i}}?user=bench{{i}}"), 4)
     };
-    // Numbers are consecutive over both threads.
+    // The clients' numbers (`{i}`) are consecutive over both threads.
     let report = report(Plan {
         threads: 2,
         ..plan(vec![endpoint], echo(1), 200)

@@ -1,4 +1,4 @@
-//! What reports state about responses: each status and length, for any framing.
+//! Tests that reports count each status and each response length correctly, for any framing.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

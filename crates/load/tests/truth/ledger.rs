@@ -23,7 +23,7 @@ use crate::support::{
 /// If nothing arrives for this time, held messages are sent.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// Faults applied to messages, over all receivers.
+/// The numbers of messages and of faults applied to them, summed over all receivers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Truth {
     published: u64,
@@ -56,7 +56,7 @@ struct Mischief {
     double: u32,
     swap: u32,
     corrupt: u32,
-    /// Frequency of an unrelated message before the numbered one.
+    /// Frequency of an additional unrelated message before a numbered message.
     ping: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Compares the tester's counts with servers of known faults: reports must contain exactly what the
+//! Runs the tester against servers with known faults: its reports must contain exactly what the
 //! servers did.
 
 #[path = "../support/mod.rs"]

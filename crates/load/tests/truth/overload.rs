@@ -27,7 +27,7 @@ fn echo(rate: f64, rate_to: Option<f64>) -> LoadPlan {
 }
 
 /// Asserts that all messages were answered eventually, and that the throughput excludes answers
-/// after the end.
+/// after the measured time.
 #[track_caller]
 fn assert_behind(report: &Report, capacity: f64) {
     assert_clean(report);

@@ -155,7 +155,7 @@ fn chaos_waits_for_late_deliveries_as_long_as_the_time_limit_says() {
 fn refused_publications_are_no_lost_deliveries() {
     at_once(["http", "http, in the body", "tcp"], |way| {
         let (hub, hear) = Hub::start();
-        // The server refuses one publication in five, and loses one in seven of the others.
+        // The server refuses one publication in five, and loses one in seven of the accepted ones.
         let counts = Arc::new(Mutex::new((0u64, 0u64, 0u64)));
         let known = Arc::clone(&counts);
         let take = move |data: &[u8]| {

@@ -169,8 +169,8 @@ impl State {
             .filter(|_| self.manner != Manner::Refuses)
             .unwrap_or(top);
         let joined = format!("{{\"subscribed\":\"c\",\"position\":\"e:{position}\"{recovered}}}");
-        // A receiver also has a channel without history. Its report must not affect the recovery of
-        // the other channel.
+        // Each receiver also has a personal channel without history. The server's report about that
+        // channel must not affect the recovery of the other channel.
         let own = format!(
             "{{\"subscribed\":\"#{name}\"{}}}",
             recovered.replace("true", "false")
@@ -286,8 +286,8 @@ fn run(
     (report, ledger, recovery)
 }
 
-/// When the server closes a connection, all data sent before still arrives, so it knows exactly
-/// what is missing. There is one publisher, because the ledger detects reordering only among
+/// When the server closes a connection, all data that it has sent still arrives, so it knows which
+/// messages are missing. There is one publisher, because the ledger detects reordering only among
 /// messages of the same publisher.
 #[test]
 fn exactly_the_faults_of_a_recovery_are_found() {

@@ -130,8 +130,8 @@ fn a_certificate_that_does_not_verify_is_refused() {
         ca: Some(others.0.clone()),
         ..TlsPlan::default()
     };
-    // An untrusted certificate, the certificate of another server, and a trusted certificate for
-    // another name.
+    // The client refuses the server if its certificate is untrusted, if only that of another server is
+    // trusted, or if its certificate is trusted but has another name.
     for (address, tls) in [
         (address, TlsPlan::default()),
         (address, theirs.clone()),

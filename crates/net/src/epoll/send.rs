@@ -173,7 +173,8 @@ impl Epoll {
         true
     }
 
-    /// Updates interest, low water, the queue and FIN after an attempt to send.
+    /// Completes an attempt to send: updates the polled events, reports a queue that has fallen to the
+    /// low water mark, frees an empty queue, and sends a FIN that is due.
     pub(super) fn settle(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;

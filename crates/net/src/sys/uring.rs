@@ -88,7 +88,7 @@ pub(crate) enum Completion {
     Sent(ConnectionId, Result<usize, Errno>, Box<SendQueue>),
     /// The socket is writable or broken.
     Writable(u32),
-    /// The socket has ended or failed. The flag states whether the poll continues.
+    /// The socket has received FIN or failed. The flag states whether the poll continues.
     Changed(u32, bool),
     /// The eventfd was written to. The flag states whether the poll continues.
     Woken(bool),

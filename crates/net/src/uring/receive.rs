@@ -234,8 +234,8 @@ impl Uring {
         }
     }
 
-    /// Delivers the parts after the first one, up to the limit of a receive in total, and then the
-    /// bytes in the socket.
+    /// Delivers the parts after the first one, until all delivered parts reach the limit of one
+    /// receive, and then the bytes in the socket.
     fn serve_rest(
         &mut self,
         id: ConnectionId,
@@ -247,7 +247,7 @@ impl Uring {
                 return self.store_unread(id, None);
             }
             if transport.interest & READY != 0 {
-                // The sink has queued the transport again.
+                // The sink has marked the transport as ready, so it is served again later.
                 return;
             }
             if transport.interest & HAS_LATER_PARTS == 0 {

@@ -15,7 +15,7 @@ use super::peer::Entries;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The home has handled the [`Event::Up`] of the connection with this number. After a
-    /// connection was opened, the carrier drops all orders except follows until this one arrives,
+    /// connection was opened, the carrier drops all orders except `Follow` until this one arrives,
     /// because the home issued them before it knew of the connection.
     Begin(u64),
     /// Publishes to a channel. Answered by [`Event::Published`].
@@ -31,7 +31,7 @@ pub enum Order {
     Read(Box<Read>),
     /// Removes all publications of a channel, but not its position. Answered by [`Event::Removed`].
     Remove {
-        /// Identifies the order in its answer.
+        /// The answer to this order carries the same ticket.
         ticket: u64,
         /// Name of the channel whose publications are removed.
         channel: Arc<str>,
@@ -43,7 +43,7 @@ pub enum Order {
     Occupancy(Box<Occupancy>),
     /// Reads the members of a channel, or their number. Answered by [`Event::Members`].
     Members {
-        /// Identifies the order in its answer.
+        /// The answer to this order carries the same ticket.
         ticket: u64,
         /// Name of the channel whose members are read.
         channel: Arc<str>,
@@ -55,7 +55,7 @@ pub enum Order {
 /// Parameters of [`Order::Publish`], which publishes to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
-    /// Identifies the order in its answer.
+    /// The answer to this order carries the same ticket.
     pub ticket: u64,
     /// Name of the channel to which the publication belongs.
     pub channel: Arc<str>,
@@ -108,7 +108,7 @@ pub enum Published {
 /// Parameters of [`Order::Check`], which looks up the position of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Identifies the order in its answer.
+    /// The answer to this order carries the same ticket.
     pub ticket: u64,
     /// Name of the channel to check.
     pub channel: Arc<str>,
@@ -127,7 +127,7 @@ pub struct Check {
 /// Parameters of [`Order::Read`], which reads stored publications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Identifies the order in its answer.
+    /// The answer to this order carries the same ticket.
     pub ticket: u64,
     /// Name of the channel to read.
     pub channel: Arc<str>,
@@ -157,7 +157,7 @@ pub enum Direction {
 /// Parameters of [`Order::Member`], which adds or removes a member of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Identifies the order in its answer.
+    /// The answer to this order carries the same ticket.
     pub ticket: u64,
     /// Name of the member's channel.
     pub channel: Arc<str>,
@@ -174,7 +174,7 @@ pub struct Member {
 /// Parameters of [`Order::Occupancy`], which records whether a channel has subscribers on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occupancy {
-    /// Identifies the order in its answer.
+    /// The answer to this order carries the same ticket.
     pub ticket: u64,
     /// Name of the channel.
     pub channel: Arc<str>,
@@ -209,28 +209,28 @@ pub enum Event {
     },
     /// The answer to [`Order::Publish`].
     Published {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// Whether the publication was published, and its position.
         result: Published,
     },
     /// The answer to [`Order::Check`].
     Checked {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// The state of the channel; `None` if the engine has not answered, or not as expected.
         found: Option<Found>,
     },
     /// The answer to [`Order::Read`].
     Entries {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// The stored publications in the requested order; `None` if they can't be read.
         entries: Option<Box<Entries>>,
     },
     /// The answer to [`Order::Remove`].
     Removed {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// Whether the publications are removed.
         is_removed: bool,
@@ -240,14 +240,14 @@ pub enum Event {
     Forgotten,
     /// The answer to [`Order::Member`].
     Member {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// Whether another node has a member of the same user.
         is_elsewhere: bool,
     },
     /// The answer to [`Order::Members`].
     Members {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// The members or their number; `None` if they can't be read.
         found: Option<Members>,
@@ -263,7 +263,7 @@ pub enum Event {
     },
     /// The answer to [`Order::Occupancy`].
     Occupancy {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// Whether the order changed the channel's occupancy in the whole cluster, and the time of
         /// the store's clock in milliseconds since 1970; `None` if the order was not executed.

@@ -22,7 +22,7 @@ pub enum Order {
     },
     /// Appends an entry to the control stream. All nodes, including this one, receive it as
     /// [`Event::Control`]. Answered by [`Event::Appended`]. The entry is stored once, even if the
-    /// carrier must repeat the append.
+    /// append has to be sent again.
     Append {
         /// Identifies the order in its answer.
         ticket: u64,
@@ -38,7 +38,7 @@ pub enum Order {
         since: u64,
     },
     /// Sets the text that the node publishes with its lease, and renews the lease immediately.
-    /// From the first connection on, the carrier renews the lease at intervals of
+    /// From the first connection on, the engine also renews the lease at intervals of
     /// [`LEASE_RENEWAL_MS`]. Before this order, the text is empty.
     Announce(Bytes),
     /// Ends the lease after all earlier orders were executed. The node's members then leave their

@@ -1,4 +1,4 @@
-//! Access to the callers in messages, and the empty answers to which the nodes' replies are added.
+//! Returns the caller that a message contains, and the empty answer to which the nodes' replies are added.
 
 use std::sync::Arc;
 

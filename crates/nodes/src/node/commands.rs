@@ -12,7 +12,7 @@ use crate::{Ban, Envelope, NodeId};
 /// lasting effect, such as bans, are appended at any age.
 pub(super) const AGAIN_MS: u64 = 60_000;
 
-/// The maximum number of own commands stored to be appended again; the oldest are dropped.
+/// The maximum number of this node's commands stored for repetition; the oldest are dropped.
 const AGAIN_MAX: usize = 10_000;
 
 /// The maximum number of nodes whose executed commands are tracked.
@@ -97,7 +97,7 @@ impl Own {
 struct CarriedOut {
     /// All commands up to this sequence number were executed.
     floor: u64,
-    /// The executed commands with higher sequence numbers.
+    /// The sequence numbers above `floor` whose commands were executed.
     above: BTreeSet<u64>,
 }
 
@@ -138,7 +138,7 @@ impl NodeCommands {
         self.found.clear();
     }
 
-    /// Sets the last known entry, and keeps all entries read until the stored bans have arrived.
+    /// Sets the last known entry, and keeps `entries` until the stored bans have arrived.
     pub(super) fn set_found(&mut self, top: Position, entries: Vec<(u64, Bytes)>) {
         self.set_last(top, &entries);
         self.found = entries;
@@ -277,9 +277,9 @@ impl NodeCommands {
 
     /// Returns this node's commands to append again, with their bans: all of the last minute, and
     /// older ones with a lasting effect that the stream does not contain. Each repetition gets a
-    /// different time limit, so its bytes differ from those of the original entry. If they were
-    /// equal, a repetition at the offset of its lost original would hide that earlier entries may
-    /// differ.
+    /// different time limit, so its bytes differ from those of the original entry. Otherwise a
+    /// repetition could get the offset of its lost original, and [`is_replaced`](Self::is_replaced)
+    /// would not notice that the store has lost entries.
     pub(super) fn again(&mut self, now_ms: u64) -> Vec<(Bytes, Option<Ban>)> {
         self.forget_old(now_ms);
         let mut again = Vec::with_capacity(self.own.len());

@@ -17,8 +17,8 @@ impl Node {
     /// bans.
     pub(super) fn begin_reading(&mut self) {
         self.is_current = false;
-        // If the stored bans were not read completely, a known entry of the stream says nothing about bans before it,
-        // so both are read again.
+        // If the stored bans were read only in part, bans older than the last known entry may be missing, so the whole
+        // stream and the stored bans are read again.
         if self.commands.is_table_open() {
             self.commands.forget();
         }
@@ -152,8 +152,8 @@ impl Node {
         } = envelope;
         if source == self.id {
             if let Some(block) = self.commands.mark_read(sequence) {
-                // The ban is stored again, because the other node may have stored its own command
-                // about it since.
+                // The ban is stored again, because another node may since have stored its own command
+                // about the same user.
                 self.store_block(&block);
                 self.apply(block);
             }

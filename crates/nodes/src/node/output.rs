@@ -25,7 +25,7 @@ impl AnswerCoverage {
 /// Work that a [`Node`] delegates to its owner.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
-    /// An order that the owner has to send to the engine.
+    /// An order that the node's owner has to send to the engine.
     Order(Order),
     /// A message for the workers of this node to execute. If the message has a caller, the owner
     /// passes the workers' answers and this caller to [`Node::handle_part`].

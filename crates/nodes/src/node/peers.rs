@@ -13,7 +13,7 @@ const PEERS_MAX: usize = 1024;
 pub struct Peer {
     /// The last announcement received from the node.
     pub announcement: Announcement,
-    /// The time at which it was received, in milliseconds on the monotonic clock of this node.
+    /// The time of the last announcement, in milliseconds on the monotonic clock of this node.
     pub last_seen_ms: u64,
     /// A conflict of the node with this node, if there is one.
     pub disagreement: Option<Disagreement>,
@@ -22,9 +22,9 @@ pub struct Peer {
 /// A conflict between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disagreement {
-    /// Both nodes have the same name.
+    /// The two nodes have the same name.
     Name,
-    /// Settings that must be equal differ.
+    /// Settings that must be equal on all nodes differ.
     Settings,
 }
 

@@ -8,20 +8,21 @@ use bytes::Bytes;
 /// The values whose storage is not confirmed yet; see the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Stores {
-    /// The names and values by the ticket of the order; `None` if the value is to be removed.
+    /// The unconfirmed orders by ticket, each with a name and the value to store; `None` to remove
+    /// the value.
     open: BTreeMap<u64, (Bytes, Option<Bytes>)>,
     tickets: HashMap<Bytes, u64>,
 }
 
 impl Stores {
-    /// Records an order to store a value. It replaces an earlier one with the same name.
+    /// Records an order to store a value. It replaces an earlier order with the same name.
     pub(super) fn ordered(&mut self, ticket: u64, name: Bytes, value: Option<Bytes>) {
         self.forget(&name);
         self.tickets.insert(name.clone(), ticket);
         self.open.insert(ticket, (name, value));
     }
 
-    /// Removes the value of an order that was executed.
+    /// Removes the value of an order that the engine has executed.
     pub(super) fn mark_stored(&mut self, ticket: u64) {
         if let Some((name, _)) = self.open.remove(&ticket) {
             self.tickets.remove(&name);
@@ -35,7 +36,8 @@ impl Stores {
         }
     }
 
-    /// Takes all values in the order of their tickets, so that they can be ordered again.
+    /// Takes all values in the order of their tickets, so that the node can order their storage
+    /// again.
     pub(super) fn take(&mut self) -> impl Iterator<Item = (Bytes, Option<Bytes>)> + use<> {
         self.tickets.clear();
         std::mem::take(&mut self.open).into_values()

@@ -7,9 +7,9 @@ use super::Part;
 /// Where the message of a task comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TaskOrigin {
-    /// From a caller of this node.
+    /// The message comes from a caller on this node.
     Own(Caller),
-    /// From another node, on behalf of this caller.
+    /// The message comes from another node, on behalf of this caller.
     Node(NodeId, Caller),
 }
 

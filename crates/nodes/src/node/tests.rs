@@ -436,7 +436,7 @@ fn a_node_that_leaves_or_dies_is_not_waited_for() {
     cluster.pass(2 * LEASE_RENEWAL_MS);
     cluster.nodes[2].is_cut = true;
     assert_eq!(cluster.known(0), HashSet::from([id(1)]));
-    // A node ends without leaving.
+    // A node ends without leaving the cluster.
     cluster.nodes[1].is_cut = true;
     cluster.ask(0, status(1));
     cluster.pass(ANSWER_MS);

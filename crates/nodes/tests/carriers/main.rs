@@ -1,5 +1,5 @@
-//! Tests of the contract of a transport between nodes, on a transport of values within a process and on one of bytes
-//! over a Unix socket.
+//! Tests that two transports between nodes keep the contract of `NodeTransport`: one passes values within a process,
+//! the other passes bytes over a Unix socket.
 
 #[path = "../../../../tests/now.rs"]
 mod clock;

@@ -98,7 +98,7 @@ impl AcmeClient {
             )));
         };
         if reply.status == StatusCode::TOO_MANY_REQUESTS {
-            // Proxies in front of an authority also return this status, not always with a problem document.
+            // A proxy in front of an authority may also return status 429, possibly without a problem document.
             let why = match serde_json::from_slice::<Problem>(&body) {
                 Ok(problem) => super::order::problem_text(&problem),
                 Err(_) => format!("{shown} answered with {}", reply.status),

@@ -24,7 +24,7 @@ const ORDER_TIME: Duration = Duration::from_secs(180);
 pub struct CertificateOrder {
     /// The URL of the authority's directory (RFC 8555 section 7.1.1).
     pub directory: String,
-    /// The certificates to trust for the authority's own server, if not those of the system.
+    /// A file of certificates to trust for connections to the ACME server; `None`: those of the system.
     pub ca: Option<PathBuf>,
     /// The contact addresses, such as `mailto:ops@example.org`, for a new account.
     pub contact: Vec<String>,

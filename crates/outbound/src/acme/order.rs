@@ -35,7 +35,7 @@ pub(super) struct OrderProgress {
     pub(super) may_be_issued: bool,
 }
 
-/// Performs an order: account, challenges, and the issue of the certificate.
+/// Performs an order: finds or creates the account, completes the challenges, and gets the certificate.
 pub(super) async fn perform(
     order: CertificateOrder,
     client: AcmeClient,

@@ -167,7 +167,7 @@ impl PortClient for Channels {
                 command.arg(channel.as_slice()).arg("");
                 command
             }
-            // These orders are handled earlier and do not get here.
+            // Orders to begin, follow, unfollow or check are handled earlier and do not get here.
             HomeJob::Order(
                 Order::Begin(_) | Order::Follow(_) | Order::Unfollow(_) | Order::Check(_),
             ) => redis::cmd("PING"),
@@ -271,7 +271,7 @@ fn publish(shared: &SharedPorts, session: &EngineSession, order: &Publish) -> Cm
     };
     match &order.version {
         None => command.arg("").arg(""),
-        // Zero-padded, because the script compares versions as texts: texts of equal length compare like their numbers.
+        // The version is zero-padded: the script compares versions as texts, which order correctly at equal length.
         Some(version) => command
             .arg(format!("{:020}", version.number))
             .arg(&*version.epoch),

@@ -1,4 +1,4 @@
-//! A port's connection for commands: opens, verifies and reopens it, and executes batches.
+//! Maintains a port's connection for commands to Redis, and executes commands in batches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,8 +18,9 @@ use super::shared::{EngineFigures, SharedPorts};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
 
-/// The limits of a batch: the number of commands, and the bytes of their data.
+/// The maximum number of commands of a batch.
 const BATCH_MAX: usize = 512;
+/// The size in bytes that the data of a batch's commands may reach.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Error codes of servers that can't execute commands, such as replicas; after such an error the connection is closed.
@@ -63,7 +64,7 @@ pub(super) trait PortClient: Send + 'static {
     /// Returns the periodic commands that are due. Only called while connected.
     fn timed(&mut self) -> Vec<Self::Job>;
 
-    /// Returns the job of a probe of the feed.
+    /// Returns the job that publishes an empty message to `channel`, to test that the feed works.
     fn probe(channel: Vec<u8>) -> Self::Job;
 
     /// Returns the size of a job's data in bytes.
@@ -194,7 +195,7 @@ impl<C: PortClient> Commands<C> {
         }
     }
 
-    /// Waits for a time while accepting orders. Returns whether the port was dropped.
+    /// Waits for `pause` while accepting orders. Returns early with `true` if the port was dropped.
     async fn pass(&mut self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         loop {

@@ -302,7 +302,7 @@ impl Reader {
         } else {
             peer::Event::Received(data.clone())
         };
-        // Dropped messages count as lost; those of the control stream are detected by the gap in their offsets.
+        // Dropped messages count as lost. Lost messages of the control stream are detected by the gap in the offsets.
         let missed = || (Vec::new(), peer::Event::Up(StoreState::Same));
         if !events.push_item(event, data.len(), missed) {
             EngineFigures::add(&self.shared.figures.dropped, 1);

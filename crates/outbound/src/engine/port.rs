@@ -40,7 +40,7 @@ struct Arrived<E> {
 }
 
 impl<O, E> EnginePort<O, E> {
-    /// Returns the client's end, and the queue of orders and the events for the engine's task.
+    /// Creates a port. Returns the client's end, and what the engine's task needs: the queue of orders, and the events.
     pub(super) fn new(
         wake: impl Fn() + Send + Sync + 'static,
     ) -> (Self, UnboundedReceiver<Vec<O>>, Arc<Events<E>>) {

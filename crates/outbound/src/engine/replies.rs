@@ -99,7 +99,7 @@ pub(super) fn message(bytes: &Bytes) -> Option<TopicMessage> {
                 epoch: Epoch::from_bits(epoch),
                 offset,
             };
-            // This engine assigns consecutive offsets.
+            // The Redis engine assigns consecutive offsets.
             Some((position, offset.checked_sub(1)?))
         }
         _ => return None,

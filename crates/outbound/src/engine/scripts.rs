@@ -1,4 +1,4 @@
-//! Names of keys and channels, and the scripts that run in the server.
+//! Names of Redis keys and channels, and the scripts that Redis runs.
 
 use redis::Cmd;
 use veche_nodes::NodeId;
@@ -75,11 +75,11 @@ impl Loaded {
 pub(super) struct Fence {
     /// The key with the number of the port's latest connection; it is set from the second connection on.
     pub(super) key: Vec<u8>,
-    /// The number of this connection, from 1 on.
+    /// The number of this connection among the connections of the port; the first one has the number 1.
     pub(super) number: u64,
 }
 
-/// The names of the keys in the server, all with the same prefix.
+/// The names of the Redis keys, which all begin with the same prefix.
 #[derive(Clone, Debug)]
 pub(super) struct RedisKeys {
     prefix: String,
@@ -140,7 +140,7 @@ impl RedisKeys {
         self.named("lease", "")
     }
 
-    /// Returns the key of the fence of one of this node's ports.
+    /// Returns the key of the fence of port `port` of a node.
     pub(super) fn fence(&self, node: NodeId, port: u64) -> Vec<u8> {
         self.named("fence", &format!("{node}.{port}"))
     }

@@ -1,4 +1,4 @@
-//! A connection to a server whose role, version and identity are verified.
+//! A connection to a Redis server whose role, version and identity are verified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::shared::{EngineFigures, EngineSettings, Notice, Sentinel, SharedPorts
 use crate::redis::shared_connection::RedisDialer;
 use crate::redis::values::call_error;
 
-/// The oldest server version with all commands used here.
+/// The oldest version of Redis that has all commands of the engine.
 const VERSION_MIN: (u32, u32) = (6, 2);
 
 /// Error codes that only nodes of a Redis Cluster return.
@@ -26,7 +26,7 @@ const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
 /// The time for which a fence is stored: longer than a network may delay commands that were sent.
 const FENCE_TTL: Duration = Duration::from_secs(3_600);
 
-/// A connection to a server, which is verified before orders are executed.
+/// A connection to a Redis server, which is verified before orders are executed.
 pub(super) struct EngineSession {
     pub(super) connection: MultiplexedConnection,
     pub(super) scripts: Loaded,
@@ -36,7 +36,7 @@ pub(super) struct EngineSession {
     info: String,
 }
 
-/// The properties of the server that a port was last connected to.
+/// The properties of the Redis server that a port was last connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KnownServer {
     replication: String,
@@ -44,7 +44,7 @@ pub(super) struct KnownServer {
 }
 
 impl EngineSession {
-    /// Connects to the primary; `pushed` receives the messages of the feed.
+    /// Connects to the Redis primary; `pushed` receives the messages of the feed.
     pub(super) async fn connect(
         shared: &SharedPorts,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
@@ -179,7 +179,7 @@ impl EngineSession {
         Ok(())
     }
 
-    /// Checks that the server is usable before anything depends on it.
+    /// Checks that the Redis server is usable before anything depends on it.
     ///
     /// # Errors
     /// One line that tells the operator what to do.
@@ -305,7 +305,7 @@ impl EngineSession {
 fn examined(fault: CallError) -> CallError {
     let words = &fault.words;
     let is_of_cluster = |code: &&str| words.contains(*code);
-    // The first command of a connection is HELLO 3, which came with version 6.0.
+    // The first command of a connection is HELLO 3, which Redis supports since version 6.0.
     let is_old = words.contains("RESP3NotSupported");
     let action = if CLUSTER_CODES.iter().any(is_of_cluster) {
         return cluster_error();

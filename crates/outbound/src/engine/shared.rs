@@ -22,7 +22,7 @@ const REFUSED_APART: Duration = Duration::from_secs(10);
 /// The settings of an engine: its location, and its use by this node.
 #[derive(Clone)]
 pub struct EngineSettings {
-    /// The server, or a Sentinel that knows it; with the time limit of commands.
+    /// The address of the server, or of a Sentinel that knows the server, and the time limit of commands.
     pub keyspace: Arc<RedisDatabase>,
     /// How Sentinels find the primary; `None`: `keyspace` contains the address of the primary
     /// itself.
@@ -76,7 +76,7 @@ pub struct EngineFigures {
     pub commands: AtomicU64,
     /// Batches of commands sent.
     pub batches: AtomicU64,
-    /// Messages of the feed.
+    /// Messages received from the feed.
     pub messages: AtomicU64,
     /// Ignored messages of the feed: foreign, too long or of another version.
     pub ignored: AtomicU64,
@@ -98,7 +98,7 @@ pub(super) struct SharedPorts {
     pub(super) keys: RedisKeys,
     pub(super) figures: EngineFigures,
     pub(super) reported: ReportedState,
-    /// The events of all homes of channels on this node.
+    /// The event queues of this node's workers, each of which is the home of some channels.
     pub(super) homes: Mutex<Vec<Arc<Events<channel::Event>>>>,
 }
 
@@ -156,7 +156,7 @@ impl SharedPorts {
         }
     }
 
-    /// Notifies all homes of channels on this node.
+    /// Passes an event to all workers of this node that are homes of channels.
     pub(super) fn tell_homes(&self, event: &channel::Event) {
         for home in self.homes.lock().iter() {
             home.push(event.clone());

@@ -165,7 +165,7 @@ pub(super) struct BodyStream {
     body: Mutex<IncomingBody>,
     /// The time limit of each part.
     timeout: Duration,
-    /// The host, for errors.
+    /// The host of the request, which error texts name.
     place: String,
 }
 

@@ -9,7 +9,7 @@ mod words;
 use tokens::{SqlToken, Tokens};
 use words::{FUNCTIONS, NOT_FUNCTIONS, SUSPECT, TABLE_FOLLOWS, VERBS, has};
 
-/// Returns whether the session may have changed after a statement.
+/// Returns whether a statement may change the state of its session, such as a variable or a lock.
 pub(super) fn changes_session_state(sql: &str) -> bool {
     let mut tokens = Tokens::new(sql);
     let mut verb = tokens.next();
@@ -73,7 +73,7 @@ fn is_harmful_call(word: &str, behind: &Tokens<'_>) -> bool {
         return false;
     }
     if word.eq_ignore_ascii_case("last_insert_id") {
-        // `last_insert_id` with an argument sets the value.
+        // `last_insert_id` with an argument sets a value of the session.
         return !behind.is_empty_call();
     }
     // If white space precedes the parenthesis, some names of built-in functions refer to stored functions instead.
@@ -156,7 +156,7 @@ mod tests {
             "insert into t values (1, get_lock('a', 1))",
             "explain analyze select get_lock('a', 1)",
             "select {fn get_lock('a', 1)}",
-            // Functions that may do anything.
+            // Functions that are not known to be harmless.
             "select my_function(1)",
             "select s.count(1)",
             "select s . count (1)",
@@ -174,7 +174,7 @@ mod tests {
             "insert into t(a) values (into_(1))",
             "call p()",
             "do f()",
-            // Values that the server stores on request.
+            // Functions and clauses with which a select statement changes a value that the server keeps.
             "select last_insert_id(7)",
             "select last_insert_id( /* x */ 7)",
             "select sql_calc_found_rows 1",
@@ -195,7 +195,7 @@ mod tests {
             "select 'unfinished",
             "select `unfinished",
             "select 'ends in a backslash\\",
-            // Other statements, and texts without a statement.
+            // Statements with other verbs, several statements in one text, and texts that are not a statement.
             "use shop",
             "create temporary table t (a int)",
             "prepare s from 'select 1'",

@@ -29,7 +29,7 @@ pub(super) fn from_server(value: Theirs, column: &Column) -> MysqlValue {
         Theirs::Bytes(bytes) => MysqlValue::Bytes(bytes),
         Theirs::Int(value) => whole(value.into()),
         Theirs::UInt(value) => whole(value.into()),
-        // Converted through its shortest text, so that 0.1 stays 0.1.
+        // A float is converted through its shortest text, so that 0.1 stays 0.1.
         Theirs::Float(value) => MysqlValue::Number(value.to_string().parse().unwrap_or(f64::NAN)),
         Theirs::Double(value) => MysqlValue::Number(value),
         Theirs::Date(year, month, day, hour, minute, second, us) => {

@@ -129,7 +129,7 @@ enum State {
         /// The time before which no further attempt is made.
         until: Instant,
         pause: Duration,
-        /// The error of the last attempt.
+        /// The error of the last attempt to connect.
         fault: Option<CallError>,
     },
 }
@@ -139,7 +139,7 @@ enum State {
 pub(super) struct ConnectionRef {
     pub(super) connection: MultiplexedConnection,
     life: Arc<Liveness>,
-    /// The number of responses when the command started.
+    /// The number of responses that the connection had received when the command started.
     answers: u64,
 }
 

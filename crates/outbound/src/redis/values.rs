@@ -46,7 +46,7 @@ fn convert(value: Value, left: &mut usize) -> Option<RedisValue> {
                 pairs.map(|(key, value)| Some((convert(key, left)?, convert(value, left)?)));
             RedisValue::Map(pairs.collect::<Option<_>>()?)
         }
-        // Types that a later version of the driver may add.
+        // A later version of the driver may add types.
         _ => RedisValue::Nil,
     })
 }

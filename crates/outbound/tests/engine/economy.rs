@@ -36,7 +36,7 @@ fn lifetimes_of_keys_are_not_set_by_each_publication() {
     bench.publish_and_settle("b");
     assert!(lifetime_ms(&server, "s") <= 30_000);
     assert!(lifetime_ms(&server, "m") <= 30_000);
-    // Makes the engine assume that the lifetimes were set long ago.
+    // Field `x` records when the keys' lifetimes were set. The value 1 lies far in the past.
     server.cli(&["HSET", &format!("test:m:{CHANNEL}"), "x", "1"]);
     bench.publish_and_settle("c");
     assert!(lifetime_ms(&server, "s") >= TTL_MS);

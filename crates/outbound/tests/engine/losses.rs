@@ -1,4 +1,4 @@
-//! What happens to channels when the server ends, returns or loses data.
+//! Tests what happens to channels when the server ends, returns or loses data.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,7 +15,7 @@ use crate::relay::Relay;
 use crate::server::Server;
 use crate::{node, node_with};
 
-/// A restart without persistence: subscribers are notified that their position is void, and continue in a new epoch.
+/// After a restart without persistence, subscribers learn that their position is void, and continue in a new epoch.
 #[test]
 fn a_server_that_lost_all_begins_new_epochs() {
     let server = Arc::new(Server::start(&[]));
@@ -60,7 +60,7 @@ fn a_server_that_lost_nothing_goes_on() {
     assert_eq!(bench.outlet.texts(1), ["a", "b"]);
 }
 
-/// A restart from an older file: known offsets are reused only in another epoch.
+/// After a restart from an older file, known offsets are reused only in another epoch.
 #[test]
 fn a_server_that_lost_the_end_begins_new_epochs() {
     let server = Arc::new(Server::start(&[]));

@@ -1,4 +1,5 @@
-//! Runs the contract of engines (`hub/src/engine.rs`) on the engine on Redis, with a real server.
+//! Tests that the engine on Redis fulfils the contract of engines (`hub/src/engine.rs`), with a
+//! real Redis server.
 
 #[path = "../../../hub/tests/common/mod.rs"]
 mod common;

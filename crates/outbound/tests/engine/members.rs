@@ -1,4 +1,4 @@
-//! Presence in a channel whose members are on several nodes.
+//! Tests presence in a channel whose members are on several nodes.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -38,8 +38,8 @@ fn end_of_a_node(is_clean: bool) -> Duration {
                 world.peers.flush();
                 thread::sleep(Duration::from_millis(200));
             }
-            // If the end is not clean, the node's connections are cut here, because `world` is
-            // dropped.
+            // If the node does not leave first, its connections are cut without notice here,
+            // because `world` is dropped.
         });
     });
     receiver.recv().expect("it has entered");

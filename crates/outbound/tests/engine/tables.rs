@@ -1,4 +1,4 @@
-//! Values that all nodes store in the server: bans and revoked tokens.
+//! Tests the values that all nodes store in the server: bans and revoked tokens.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -66,7 +66,7 @@ fn values_whose_time_has_passed_are_removed() {
         names.sort_unstable();
         names
     };
-    // These are more values than one run of the script removes.
+    // These are more expired values than one run of the script in the server removes.
     let over = (0..250).map(|number| store(&format!("over{number}"), Some("x"), Some(now_s)));
     carry_out(over.collect());
     carry_out(vec![

@@ -13,8 +13,8 @@ use crate::LONG;
 use crate::server::head;
 use crate::tls::Authority;
 
-/// Places an order with an authority. `answer` returns the authority's responses; its arguments are
-/// the request, such as `GET /dir`, and the authority's address.
+/// Orders a certificate from a simulated ACME server. `answer` returns the server's response to a
+/// request; its arguments are the request, such as `GET /dir`, and the server's address.
 fn order(
     test: &str,
     answer: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static,

@@ -18,7 +18,7 @@ fn a_dead_connection_is_never_handed_out() {
     for count in 1..=20 {
         assert_eq!(bench.text(post(&server.url("/"))), "once");
         server.until_empty();
-        // Leaves the FIN time to arrive.
+        // Waits until the server's FIN has probably arrived.
         sleep(Duration::from_millis(20));
         assert_eq!(server.accepted(), count);
     }
@@ -244,7 +244,7 @@ fn invalid_responses() {
         assert!(fault.words.contains(words), "{answer:.60}: {fault:?}");
         server.until_empty();
     }
-    // A response whose head never ends is abandoned too.
+    // A response whose head never ends is abandoned.
     let endless = Server::new(|mut stream, _| {
         head(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ");

@@ -1,4 +1,4 @@
-//! The application as a runtime: events in, effects out.
+//! Implements [`Runtime`] for an application's worker processes: passes events to them, and returns their effects.
 
 use super::*;
 

@@ -1,18 +1,19 @@
-//! Limits on a request, and its refusal.
+//! Limits on a request, and the error with which a request is refused.
 
 use super::Status;
 
 /// Limits on one request. The defaults suit browsers and back ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// The whole head: request line, header lines and the empty line. Longer ones are refused with 431. At most
-    /// [`HEAD_BYTES_MAX`](super::HEAD_BYTES_MAX).
+    /// Maximum length of a head: request line, header lines and the empty line. Longer heads are refused with 431. At
+    /// most [`HEAD_BYTES_MAX`](super::HEAD_BYTES_MAX).
     pub head_bytes_max: usize,
-    /// Number of header lines. More are refused with 431. At most [`HEADERS_MAX`](super::HEADERS_MAX).
+    /// Maximum number of header lines. More are refused with 431. At most [`HEADERS_MAX`](super::HEADERS_MAX).
     pub headers_max: usize,
-    /// The request target. Longer ones are refused with 414.
+    /// Maximum length of the request target. Longer targets are refused with 414.
     pub target_bytes_max: usize,
-    /// The body's payload. More is refused with 413; a declared length is refused before the body is read.
+    /// Maximum length of the body's payload. A longer body is refused with 413, before it is read if it declares its
+    /// length.
     pub body_bytes_max: u64,
 }
 

@@ -3,14 +3,14 @@
 /// How two entity tags are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtagComparison {
-    /// Weak tags never match: If-Match, If-Range.
+    /// Weak tags never match. Used for If-Match and If-Range.
     Strong,
-    /// Weakness does not matter: If-None-Match.
+    /// Weak and strong tags may match. Used for If-None-Match.
     Weak,
 }
 
-/// Returns whether a list of entity tags, or `*`, contains this one. `etag` is in its wire format: `"…"` or `W/"…"`.
-/// Parsing stops at the first malformed member; earlier ones count.
+/// Returns whether a list of entity tags contains `etag`, or is `*`. `etag` is in its wire format: `"…"` or `W/"…"`.
+/// Parsing of the list stops at the first malformed member; earlier members count.
 #[must_use]
 pub fn etag_list_matches(list: &str, etag: &str, comparison: EtagComparison) -> bool {
     if list.trim_matches([' ', '\t']) == "*" {

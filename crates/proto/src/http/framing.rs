@@ -1,4 +1,4 @@
-//! The length of a request's body (RFC 9112 section 6): the defence against request smuggling.
+//! Determines the length of a request's body (RFC 9112 section 6), strictly enough to prevent request smuggling.
 
 use super::syntax::trim_ows;
 use super::{HeadLimits, HttpError, HttpVersion, Method, Status};
@@ -100,7 +100,7 @@ impl FramingFields {
                 Err(HttpError::bad("Transfer-Encoding in HTTP/1.0"))
             }
             (Some(Coding::Chunked), None) => Ok(Framing::Chunked),
-            // Section 6.3 rule 4: the end of the body is uncertain.
+            // RFC 9112 section 6.3 rule 4: the end of the body is uncertain.
             (Some(Coding::Unknown), None) => {
                 Err(HttpError::bad("the last transfer coding is not chunked"))
             }

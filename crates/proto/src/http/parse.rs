@@ -30,8 +30,8 @@ pub fn read_head<'b>(
         if let Ok(Some(whole)) = parse_front(window, limits) {
             return Ok(Some(whole));
         }
-        // An error is not returned here: the scan below finds it again, in the order that also applies to a head
-        // received in pieces.
+        // An error is not returned here: the scan below reports it, so that a head received in pieces has the same
+        // error as a whole one.
     }
     let Some(end) = scan.find(input, limits)? else {
         return Ok(None);
@@ -178,7 +178,7 @@ struct Fields<'b> {
 impl<'b> Fields<'b> {
     #[inline]
     fn take(&mut self, name: &'b [u8], value: &'b [u8]) -> Result<(), HttpError> {
-        // The length is compared first, since most headers match none of these.
+        // The length is compared first, because it rules out most other header names.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.host(value),
             6 if name.eq_ignore_ascii_case(b"expect") => {

@@ -17,7 +17,7 @@ pub enum ResponseBody {
     /// The body is sent in chunks and ends with an empty one; see [`write_chunk`] and
     /// [`finish_chunks`].
     Chunked,
-    /// The body ends when the connection is closed: streams to HTTP/1.0.
+    /// The body ends when the connection is closed, as in streams to HTTP/1.0 clients.
     UntilClose,
 }
 
@@ -177,7 +177,7 @@ pub fn check_header(name: &str, value: &[u8]) -> Result<(), InvalidHeader> {
     {
         return Err(InvalidHeader::Reserved);
     }
-    // No early exit, so that the loop is vectorised.
+    // The loop has no early exit, so that the compiler vectorises it.
     match value
         .iter()
         .fold(true, |all, &byte| all & is_value_byte(byte))
@@ -202,10 +202,10 @@ pub enum InvalidHeader {
     /// The name is not a token.
     #[error("a header name may contain only letters, digits and !#$%&'*+-.^_`|~")]
     Name,
-    /// A line break or another control character, which could start another header or response.
+    /// The value contains a line break or another control character, which could start another header or response.
     #[error("a header value must not contain line breaks or control characters")]
     Value,
-    /// The header determines the framing.
+    /// The server sets this header itself, such as `Content-Length` or `Date`.
     #[error("this header is set by the server itself")]
     Reserved,
 }

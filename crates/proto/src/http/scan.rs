@@ -29,8 +29,8 @@ pub struct HeadScan {
 }
 
 impl HeadScan {
-    /// Scans `input`, which begins with the same bytes as in the previous call. `Some(end)`: the head is
-    /// `input[..end]`, with the empty lines before it and the one after it.
+    /// Scans `input`, which begins with the same bytes as in the previous call. Returns the length of the head once it
+    /// is complete. The length includes the empty lines before the head and the empty line that ends it.
     ///
     /// # Errors
     /// 400, 414, 431 or 505, as [`parse_head`](super::parse_head) would return.
@@ -140,8 +140,8 @@ pub(super) fn refuse_request_line(line: &[u8]) -> HttpError {
     match (is_method, parts.next(), parts.next()) {
         // `GET /`: HTTP/0.9.
         (true, None, None) if target.starts_with(b"/") => NO_VERSION,
-        // `PRI * HTTP/2.0` (the preface of HTTP/2), `GET / HTTP/1.2`. A line with a supported version is malformed for
-        // another reason.
+        // The version is not supported, as in `PRI * HTTP/2.0` (the preface of HTTP/2) or `GET / HTTP/1.2`. A line with
+        // a supported version is malformed for another reason.
         (true, Some([b'H', b'T', b'T', b'P', b'/', version @ ..]), None)
             if matches!(version, [b'0'..=b'9', b'.', b'0'..=b'9'])
                 && !matches!(version, b"1.0" | b"1.1")

@@ -8,7 +8,7 @@ use super::{HttpError, Method, Status, path};
 pub(super) struct TargetParts<'b> {
     /// The authority of an absolute-form target; it overrides the Host header (RFC 9112 section 3.2.2).
     pub(super) authority: Option<&'b str>,
-    /// From the first `/`, in normal form; `*` for `OPTIONS *`.
+    /// The path from its first `/`, in normal form; `*` for `OPTIONS *`.
     pub(super) path: Cow<'b, str>,
     /// The part after `?`.
     pub(super) query: &'b str,

@@ -1,4 +1,4 @@
-//! Version 1: a text line (section 2.1).
+//! Version 1 of the PROXY protocol: a text line (section 2.1 of the specification).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;

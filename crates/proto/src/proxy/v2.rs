@@ -1,4 +1,4 @@
-//! Version 2: binary (section 2.2).
+//! Version 2 of the PROXY protocol: a binary header (section 2.2 of its specification).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +23,7 @@ pub(super) fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError
     if begins(input, SIGNATURE)?.is_none() {
         return Ok(None);
     }
-    // Checked as soon as this byte has arrived: a header of another version is refused without waiting for the rest.
+    // The command is checked as soon as it has arrived, so that a header of another version is refused at once.
     let Some(&command) = input.get(12) else {
         return Ok(None);
     };
@@ -42,7 +42,7 @@ pub(super) fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError
         return Ok(None);
     };
     let client = match command {
-        // Section 2.2: for LOCAL the receiver must ignore family and addresses.
+        // Section 2.2 of the specification: for LOCAL the receiver must ignore family and addresses.
         LOCAL => None,
         _ => client(family, block)?,
     };
@@ -53,7 +53,7 @@ pub(super) fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError
 /// identify the peer of this connection.
 fn client(family: u8, block: &[u8]) -> Result<Option<IpAddr>, ProxyHeaderError> {
     match family {
-        // Source, destination, two ports.
+        // The block contains the source address, the destination address and two ports.
         TCP_OVER_IPV4 => {
             let [source, ..] = addresses::<4>(block)?;
             Ok(Some(Ipv4Addr::from(source).into()))
@@ -62,13 +62,13 @@ fn client(family: u8, block: &[u8]) -> Result<Option<IpAddr>, ProxyHeaderError> 
             let [source, ..] = addresses::<16>(block)?;
             Ok(Some(Ipv6Addr::from(source).into()))
         }
-        // Unspecified; UDP over IPv4 and IPv6; Unix sockets.
+        // 0x00 is unspecified, 0x12 and 0x22 are UDP over IPv4 and IPv6, and 0x31 and 0x32 are Unix sockets.
         0x00 | 0x12 | 0x22 | 0x31 | 0x32 => Ok(None),
         _ => Err(ProxyHeaderError::Broken),
     }
 }
 
-/// Returns both addresses; the ports have to be present.
+/// Returns the source and destination addresses; the ports have to be present.
 fn addresses<const N: usize>(block: &[u8]) -> Result<[[u8; N]; 2], ProxyHeaderError> {
     let (source, rest) = block.split_first_chunk().ok_or(ProxyHeaderError::Broken)?;
     let (destination, rest) = rest.split_first_chunk().ok_or(ProxyHeaderError::Broken)?;

@@ -20,7 +20,7 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Option<u16>, &str), ProtocolError
     }
 }
 
-/// Returns the longest prefix of `reason` that fits, cut between characters.
+/// Returns the longest prefix of `reason` that fits into a close frame, cut between characters.
 pub(super) fn fit(reason: &str) -> &str {
     &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)]
 }

@@ -23,7 +23,7 @@ pub(super) const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 const LEVEL: Compression = Compression::new(4);
 /// Maximum number of partials kept for reuse.
 const SPARE_PARTIALS_MAX: usize = 64;
-/// Larger scratch buffers are freed when the next message arrives.
+/// Scratch buffers larger than this are freed when the next message arrives.
 const SCRATCH_BYTES_MAX: usize = 256 * 1024;
 /// Maximum number of final blocks per message. A sender needs at most one, at the end of the
 /// message (RFC 7692 section 7.2.3.4). Each costs the receiver a new stream, but the sender only
@@ -35,7 +35,7 @@ const ROOM_BYTES_MIN: usize = 1024;
 /// The cost of inflating, in units of about a nanosecond: per started stream (at the beginning of a
 /// message and after each final block), per compressed byte, and per inflated byte.
 const INFLATE_WORK: (u64, u64, u64) = (2_000, 8, 1);
-/// The cost of deflating, in the same units: per message (mostly for clearing the match tables),
+/// The cost of deflating, in units of about a nanosecond: per message (mostly for clearing the match tables),
 /// per byte of the message, and per byte of the window that the stream is primed with.
 const DEFLATE_WORK: (u64, u64, u64) = (9_000, 10, 1);
 
@@ -56,7 +56,7 @@ pub struct Codecs {
     )]
     spare: Vec<Box<Partial>>,
     inflate: Option<Box<Decompress>>,
-    /// Indexed by window bits minus [`LIBRARY_WINDOW_BITS_MIN`].
+    /// The deflate streams by window size, at index `window_bits - LIBRARY_WINDOW_BITS_MIN`.
     deflates: [Option<Box<Deflater>>; (WINDOW_BITS_MAX - LIBRARY_WINDOW_BITS_MIN + 1) as usize],
     budget: Arc<DeflateBudget>,
     work: u64,
@@ -206,8 +206,8 @@ impl Codecs {
 impl Deflater {
     /// Creates a stream whose output any inflater with this window accepts.
     fn new(window_bits: u8) -> Self {
-        // The library refuses 8. With 9 it looks back at most 512 - 262 = 250 bytes (the longest match has to fit into
-        // its window in addition to the distance), so a window of 256 is sufficient.
+        // The library refuses a window of 8 bits. With 9 bits it looks back at most 512 - 262 = 250 bytes, since the
+        // longest match has to fit into the window too. So receivers with a window of 256 bytes can inflate the output.
         Self {
             stream: Compress::new_with_window_bits(LEVEL, false, window_bits),
             seen: Vec::new(),
@@ -355,7 +355,8 @@ mod tests {
     /// Scratch capacity depends on earlier messages; the result must not.
     #[test]
     fn any_capacity_inflates_the_same() {
-        // A final block, whose output fills the scratch buffer, and a stored block in the same context.
+        // The first message is a final block, whose output fills the scratch buffer. The second message is a
+        // stored block in the same context.
         let hello = [0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x27, 0, 0];
         let stored = [0, 5, 0, 0xfa, 0xff, b'H', b'e', b'l', b'l', b'o', 0];
         let mut stream = Decompress::new(false);

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Minimum memory of a nonempty context.
+/// Minimum memory of a nonempty context, in bytes.
 const WINDOW_BYTES_MIN: usize = 64;
 
 /// The memory limit of all connections' contexts, shared by all workers of a process.
@@ -59,7 +59,7 @@ impl Default for DeflateBudget {
     }
 }
 
-/// A part of a budget, released when dropped; unlimited without a budget.
+/// Bytes reserved in a budget, released when dropped. Without a budget, any number can be reserved.
 #[derive(Debug)]
 struct BudgetReservation {
     budget: Option<Arc<DeflateBudget>>,

@@ -17,7 +17,7 @@ use super::{Codecs, MessageKind, MessageLimits, ProtocolError, Role, close, mask
 pub enum FrameEvent<'a> {
     /// A complete message: unmasked, inflated, and valid UTF-8 if it is text.
     Message {
-        /// Whether it is text or binary.
+        /// Whether the message is text or binary.
         kind: MessageKind,
         /// The payload. Mutable, so that it can be masked or changed in place.
         data: &'a mut [u8],
@@ -28,9 +28,9 @@ pub enum FrameEvent<'a> {
     Pong(&'a [u8]),
     /// The peer closes. Later input is consumed and dropped.
     Close {
-        /// A code that [may be sent](veche_types::codes::is_sendable), or none at all.
+        /// The close code, which [may be sent](veche_types::codes::is_sendable); `None` if the frame has none.
         code: Option<u16>,
-        /// At most 123 bytes, empty without a code.
+        /// The close reason: at most 123 bytes, empty without a code.
         reason: &'a str,
     },
 }
@@ -65,8 +65,8 @@ pub(super) enum DecodedEvent {
 }
 
 impl Decoder {
-    /// Creates a decoder; `role` is ours, `deflate` the result of the handshake. The peer's context counts against no
-    /// budget: servers use [`Decoder::accept`].
+    /// Creates a decoder; `role` is ours, `deflate` the result of the handshake. The memory of the peer's compression
+    /// context counts against no budget, so servers use [`Decoder::accept`].
     #[must_use]
     pub fn new(role: Role, deflate: Option<DeflateParams>) -> Self {
         Self {
@@ -297,11 +297,11 @@ impl Decoder {
     }
 }
 
-/// The result of a completed partial.
+/// What a completed [`Partial`] has become.
 pub(super) enum CompletedPartial {
     /// A message, stored in `codecs`.
     Message(MessageKind),
-    /// A compressed message, stored in the partial.
+    /// A compressed message, stored in the [`Partial`].
     Compressed(MessageKind),
     Control(Opcode, PayloadLocation),
 }

@@ -8,11 +8,11 @@ use super::extensions::{self, Extension};
 
 /// The extension's registered name.
 const NAME: &str = "permessage-deflate";
-/// Smallest window that can be agreed on: 2⁸ bytes.
+/// Smallest window that can be agreed on, in bits: 2⁸ bytes.
 pub const WINDOW_BITS_MIN: u8 = 8;
-/// Largest window, and the one without agreement: 2¹⁵ bytes.
+/// Largest window in bits, which is also the default: 2¹⁵ bytes.
 pub const WINDOW_BITS_MAX: u8 = 15;
-/// Smallest window that the library supports.
+/// Smallest window that the library supports, in bits.
 pub(super) const LIBRARY_WINDOW_BITS_MIN: u8 = 9;
 /// Largest window kept for sending, regardless of the agreement: a sender may refer back less far than permitted. With
 /// 15 bits messages of 70 to 750 bytes are a tenth smaller, for eight times the memory and up to 20 us per message to
@@ -21,7 +21,7 @@ pub const KEPT_WINDOW_BITS_MAX: u8 = 12;
 
 const SERVER_NO_CONTEXT: u8 = 1;
 const CLIENT_NO_CONTEXT: u8 = 2;
-/// The offer limited the server's window, so the response must as well, even to 15 (RFC 7692 section 7.1.2.1).
+/// The offer limits the server's window, so the response must too, even if to 15 bits (RFC 7692 section 7.1.2.1).
 const SERVER_WINDOW_ASKED: u8 = 4;
 
 /// The parameters that this end accepts.
@@ -40,7 +40,7 @@ pub struct DeflatePolicy {
 }
 
 impl Default for DeflatePolicy {
-    /// No context takeover, full windows.
+    /// Returns a policy without context takeover and with windows of full size.
     fn default() -> Self {
         Self {
             takeover: false,
@@ -90,7 +90,7 @@ impl DeflateParams {
     /// same bytes. `None` if each connection has its own context.
     #[must_use]
     pub fn sharing_key(self, sender: Role) -> Option<u8> {
-        // Everything that the library compresses with 9 bits also fits 8, so these share a key.
+        // What the library compresses with a 9-bit window also fits an 8-bit window, so both share a key.
         (!self.keeps_context(sender))
             .then(|| self.window_bits_of(sender).max(LIBRARY_WINDOW_BITS_MIN))
     }
@@ -108,7 +108,7 @@ impl DeflateParams {
             out.extend_from_slice(b"; server_max_window_bits=");
             write_bits(out, self.server_window_bits);
         }
-        // Below 15 only if the offer permitted it.
+        // The window is below 15 bits only if the client's offer permitted it.
         if self.client_window_bits < WINDOW_BITS_MAX {
             out.extend_from_slice(b"; client_max_window_bits=");
             write_bits(out, self.client_window_bits);

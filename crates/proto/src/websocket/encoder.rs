@@ -62,8 +62,8 @@ pub struct FragmentFlags {
 /// The sending side of one connection, with its compression context if one is kept.
 #[derive(Debug)]
 pub struct Encoder {
-    /// Present from the first compressed message on. It may be dropped at any time: the peer then keeps history to
-    /// which no message refers.
+    /// The compression context, from the first compressed message on. It may be dropped at any time: the peer then
+    /// keeps history to which no message refers.
     context: Option<Box<DeflateContext>>,
     deflate: Option<DeflateParams>,
     role: Role,
@@ -72,7 +72,7 @@ pub struct Encoder {
 const _: () = assert!(size_of::<Encoder>() <= 16);
 
 impl Encoder {
-    /// Creates an encoder; `role` is ours, `deflate` the result of the handshake.
+    /// Creates an encoder for this end's `role`. `deflate` is the result of the handshake.
     #[must_use]
     pub fn new(role: Role, deflate: Option<DeflateParams>) -> Self {
         Self {

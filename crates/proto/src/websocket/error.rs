@@ -11,10 +11,10 @@ pub enum ProtocolError {
     /// Opcode 3 to 7 or 11 to 15.
     #[error("reserved opcode")]
     ReservedOpcode,
-    /// A frame to a server without a mask (RFC 6455 section 5.1).
+    /// A server received a frame without a mask (RFC 6455 section 5.1).
     #[error("frame from client not masked")]
     NotMasked,
-    /// A frame to a client with a mask.
+    /// A client received a masked frame.
     #[error("frame from server masked")]
     Masked,
     /// A length not in its shortest form, or with its highest bit set (RFC 6455 section 5.2).

@@ -77,7 +77,7 @@ pub(super) struct Header {
     pub(super) compressed: bool,
     /// The masking key; zero for an unmasked frame, because masking with zero has no effect.
     pub(super) mask: [u8; 4],
-    /// Length of the header.
+    /// Length of the header in bytes.
     pub(super) size: usize,
     /// Announced length of the payload; not trusted.
     pub(super) payload_bytes: u64,

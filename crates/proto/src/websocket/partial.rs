@@ -18,7 +18,7 @@ const SPARE_BYTES_MAX: usize = 16 * 1024;
 pub(super) struct Partial {
     /// The message's bytes so far, unmasked; compressed if the message is.
     data: Vec<u8>,
-    /// Length of the prefix of complete characters, for plain text.
+    /// For uncompressed text: the length of the prefix that consists of complete characters.
     checked: usize,
     message: Option<Message>,
     frame: Option<Frame>,
@@ -214,7 +214,7 @@ impl Partial {
     fn append(&mut self, payload: &[u8], frame: &Frame) -> Result<(), ProtocolError> {
         let length = self.data.len() + payload.len();
         if length > self.data.capacity() {
-            // Twice the received length, but no more than the message needs.
+            // The capacity becomes twice the received length, but in the last frame no more than the message needs.
             let needed = usize::try_from(frame.remaining)
                 .map_or(usize::MAX, |rest| length.saturating_add(rest));
             let doubled = (length * 2).max(DATA_BYTES_MIN);
@@ -256,7 +256,7 @@ impl Partial {
     }
 }
 
-/// A short inline buffer.
+/// A buffer for up to `N` bytes, which are stored inline without an allocation.
 #[derive(Debug)]
 pub(super) struct InlineBytes<const N: usize> {
     bytes: [u8; N],

@@ -13,7 +13,7 @@ pub struct FrameLimits {
 }
 
 impl Default for FrameLimits {
-    /// A head of 1 MiB, and a payload of the longest message that a handler may send.
+    /// Returns the default limits: 1 MiB for the head, and the longest message that a handler may send for the payload.
     fn default() -> Self {
         Self {
             head_bytes_max: 1 << 20,
@@ -39,7 +39,7 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// Why the stream is malformed. It can't be used any further.
+/// The reason why a stream is malformed. Such a stream can't be used any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The length of the head is 0.
@@ -48,17 +48,17 @@ pub enum FrameError {
     /// The head exceeds the limit: the two sides have different limits, or the stream is corrupted.
     #[error("a head of {bytes} bytes: at most {max} are allowed")]
     HeadTooLong {
-        /// The length in the frame.
+        /// The length in bytes that the frame states.
         bytes: u32,
-        /// The limit in force.
+        /// The maximum length in bytes.
         max: usize,
     },
     /// The payload exceeds the limit.
     #[error("a payload of {bytes} bytes: at most {max} are allowed")]
     PayloadTooLong {
-        /// The length in the frame.
+        /// The length in bytes that the frame states.
         bytes: u32,
-        /// The limit in force.
+        /// The maximum length in bytes.
         max: usize,
     },
 }

@@ -26,9 +26,9 @@ use crate::{Level, is_file_path};
 pub enum FromWorker<'a> {
     /// The first frame of the stream.
     Hello(HelloHead<'a>),
-    /// Effects of a handler, and possibly its end.
+    /// The effects of a handler; also its answer if it has ended.
     Handled(HandlerOutput<'a>),
-    /// A call of a handler.
+    /// A call that a handler makes, such as a search for connections.
     Call(WorkerCall<'a>),
     /// Cancels a call whose result is no longer needed.
     Cancel(u64),
@@ -86,9 +86,9 @@ pub enum HandlerEnd<'a> {
 pub enum WorkerEffect<'a> {
     /// Sends a message to a connection.
     Send {
-        /// The connection; `None`: the event's own.
+        /// The receiving connection; `None`: that of the event being handled.
         to: Option<WorkerConnection>,
-        /// Whether it is text or binary.
+        /// Whether the message is text or binary.
         kind: MessageKind,
         /// The content of the message.
         data: &'a [u8],
@@ -104,21 +104,21 @@ pub enum WorkerEffect<'a> {
     },
     /// Subscribes a connection to a channel.
     Subscribe {
-        /// The connection; `None`: the event's own.
+        /// The connection to subscribe; `None`: that of the event being handled.
         connection: Option<WorkerConnection>,
         /// A valid channel name.
         channel: Cow<'a, str>,
     },
     /// Ends a connection's subscription to a channel.
     Unsubscribe {
-        /// The connection; `None`: the event's own.
+        /// The connection to unsubscribe; `None`: that of the event being handled.
         connection: Option<WorkerConnection>,
         /// A valid channel name.
         channel: Cow<'a, str>,
     },
     /// Starts the closing handshake of a connection.
     Close {
-        /// The connection; `None`: the event's own.
+        /// The connection to close; `None`: that of the event being handled.
         of: Option<WorkerConnection>,
         /// A code that [`is_close_code`] accepts.
         code: u16,
@@ -127,9 +127,9 @@ pub enum WorkerEffect<'a> {
     },
     /// Changes attributes of a connection.
     Attributes {
-        /// The connection; `None`: the event's own.
+        /// The connection to change; `None`: that of the event being handled.
         of: Option<WorkerConnection>,
-        /// Values by name; `None` removes one.
+        /// New values by attribute name; `None` removes the attribute.
         set: Vec<(String, Option<AttributeValue>)>,
     },
     /// Starts a streamed response.
@@ -158,7 +158,7 @@ pub enum WorkerEffect<'a> {
     },
 }
 
-/// A call of a handler.
+/// A call that a handler makes, such as a search for connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerCall<'a> {
     /// The id that the result refers to.
@@ -188,12 +188,12 @@ pub enum CallRequest<'a> {
     },
     /// A request for the state of a connection.
     Connection {
-        /// The connection; `None`: the event's own.
+        /// The connection in question; `None`: that of the event being handled.
         of: Option<WorkerConnection>,
     },
-    /// A subscription, answered once the connection receives every new publication.
+    /// Subscribes a connection. The call is answered once the connection receives new publications.
     Subscribe {
-        /// The connection; `None`: the event's own.
+        /// The connection to subscribe; `None`: that of the event being handled.
         connection: Option<WorkerConnection>,
         /// A valid channel name.
         channel: Cow<'a, str>,
@@ -202,7 +202,7 @@ pub enum CallRequest<'a> {
     },
     /// Replaces the token that a connection was opened with.
     Renew {
-        /// The connection; `None`: the event's own.
+        /// The connection whose token is replaced; `None`: that of the event being handled.
         connection: Option<WorkerConnection>,
         /// The new token from the client.
         token: Cow<'a, str>,
@@ -216,13 +216,15 @@ pub enum CallRequest<'a> {
     Outside(Outside<'a>),
 }
 
-/// The maximum number of results of a search, and the default.
+/// The default limit of the results of a search; `FOUND_MAX` caps the limit of a request.
 const FOUND: u32 = 1000;
 const FOUND_MAX: u32 = 10_000;
 
-/// The maximum numbers of effects in a frame, of headers in a response and of subscriptions in a grant.
+/// The maximum number of effects in a frame.
 pub(super) const EFFECTS_MAX: usize = 4096;
+/// The maximum number of headers in a response.
 const HEADERS_MAX: usize = 256;
+/// The maximum number of subscriptions in a grant.
 const SUBSCRIPTIONS_MAX: usize = 1024;
 
 /// The longest channel name in bytes.
@@ -243,7 +245,7 @@ pub struct MalformedFrame {
 pub enum ErrorScope {
     /// The connection to the worker process.
     Worker,
-    /// The handler of this event, which fails; the frame has no effect.
+    /// The handler of this event: it fails, and the frame has no effect.
     Event(u64),
     /// Only the frame itself, which belongs to no handler and has no effect.
     Frame,
@@ -489,7 +491,7 @@ fn checked(name: Cow<'_, str>) -> Result<Cow<'_, str>, String> {
     }
 }
 
-/// Parses a connection id; `None`: the event's own connection.
+/// Parses a connection id; `None`: the connection of the event being handled.
 fn place(
     connection: Option<&str>,
     event: Option<EventName>,

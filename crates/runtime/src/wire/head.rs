@@ -21,7 +21,7 @@ pub enum FrameKind {
     Refuse,
     /// An event to be handled.
     Event,
-    /// Effects of a running handler, or of no event.
+    /// Effects of a handler that is still running, or effects that belong to no event.
     Effects,
     /// The end of a handler, with its last effects.
     Answer,
@@ -486,19 +486,19 @@ pub struct SubscriptionHead<'a> {
     /// The name of the channel.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
-    /// The expiry, as in a grant.
+    /// The expiry in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expire_at: Option<u64>,
-    /// The public data, as in a grant.
+    /// The number of the payload part with the client's public data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<u32>,
-    /// The format of `info`, as in a grant.
+    /// The format of `info`: `json` (the default) or `binary`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub info_kind: Option<Cow<'a, str>>,
-    /// The data for the client, as in a grant.
+    /// The number of the payload part with the data for the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
-    /// The format of `data`, as in a grant.
+    /// The format of `data`: `json` (the default) or `binary`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub data_kind: Option<Cow<'a, str>>,
 }
@@ -651,7 +651,7 @@ pub struct FaultHead<'a> {
     /// The message, for human readers.
     #[serde(borrow)]
     pub message: Cow<'a, str>,
-    /// The other side's code, if it has one.
+    /// The error code of the called server, such as a database, if it sent one.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub code: Option<FaultCode<'a>>,
     /// Whether the call had no effect and may succeed if it is repeated later.
@@ -659,13 +659,13 @@ pub struct FaultHead<'a> {
     pub retryable: bool,
 }
 
-/// The other side's code of an error.
+/// The error code of a called server, such as a database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FaultCode<'a> {
-    /// A number, as in MySQL.
+    /// A numeric error code, such as those of MySQL.
     Number(u32),
-    /// A name, as in Redis.
+    /// A named error code, such as those of Redis.
     #[serde(borrow)]
     Name(Cow<'a, str>),
 }

@@ -1,4 +1,4 @@
-//! The handshake of the protocol, before the first event.
+//! The handshake between Veche and a worker process, before the first event.
 
 use serde_json::value::RawValue;
 

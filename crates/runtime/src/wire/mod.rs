@@ -33,5 +33,5 @@ pub use to_worker::{EventConnection, OutgoingEvent, ToWorker, part};
 /// The version of the protocol that this code implements.
 pub const VERSION: u32 = 1;
 
-/// The codec of heads that every worker supports.
+/// The name of the encoding of message heads that every worker process supports.
 pub const CODEC: &str = "json";

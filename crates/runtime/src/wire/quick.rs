@@ -49,7 +49,7 @@ pub fn encode_message(
     out.push(b'"');
     if let Some(user) = known.user {
         out.extend_from_slice(br#","user":"#);
-        // Strings can be written, and writes to a vector succeed.
+        // Writing a string as JSON to a vector can't fail.
         let _ = serde_json::to_writer(&mut *out, user);
     }
     out.extend_from_slice(br#","data_kind":""#);
@@ -73,7 +73,7 @@ fn push_number(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Returns the event id of an answer, if its head is complete and has the quick form.
+/// Returns the event id of an answer, if its head is complete and has a form that this module reads.
 #[must_use]
 pub fn answer_id(head: &[u8]) -> Option<u64> {
     let answer = Answer::begin(head)?;
@@ -136,7 +136,7 @@ impl<'a> Answer<'a> {
         Some(Self { id, rest })
     }
 
-    /// Reads the rest: passes on each effect, and returns the lengths of parts.
+    /// Reads the rest of the head: passes each effect to `send`, and returns the lengths of the parts.
     fn finish(&self, mut send: impl FnMut(SendEffect) -> Option<()>) -> Option<Vec<u32>> {
         let mut rest = self.rest;
         let mut lengths = Vec::new();

@@ -239,7 +239,7 @@ impl From<AttributeValue> for Attribute {
     }
 }
 
-/// Integers below this are exact in 64-bit floats.
+/// All integers below this value are exact in 64-bit floats.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 impl<'a> ResultHead<'a> {
@@ -340,7 +340,7 @@ impl<'a> ResultHead<'a> {
         (head, payload)
     }
 
-    /// Returns the answer to a wait.
+    /// Returns the head of the answer to a wait.
     #[must_use]
     pub fn of_answer(id: u64, answer: &'a WaitResult) -> Self {
         let mut head = Self::new(id);

@@ -8,15 +8,15 @@ mod tag {
     pub(super) const NULL: u8 = 0;
     pub(super) const FALSE: u8 = 1;
     pub(super) const TRUE: u8 = 2;
-    /// Followed by 8 bytes: a 64-bit float, least significant byte first.
+    /// The tag of a number. It is followed by a 64-bit float, least significant byte first.
     pub(super) const NUMBER: u8 = 3;
-    /// Followed by the length in 4 bytes, and the bytes.
+    /// The tag of a byte string. It is followed by the length in 4 bytes, then the bytes.
     pub(super) const BYTES: u8 = 4;
-    /// Followed by the number of values in 4 bytes, and the values.
+    /// The tag of a list. It is followed by the number of values in 4 bytes, then the values.
     pub(super) const LIST: u8 = 5;
-    /// Followed by the number of pairs in 4 bytes, and the pairs, each a key and a value.
+    /// The tag of a map. It is followed by the number of pairs in 4 bytes, then the key and value of each.
     pub(super) const MAP: u8 = 6;
-    /// Encoded like [`BYTES`]: the error of one of several commands.
+    /// The tag of an error: the result of one of several commands. It is encoded like [`BYTES`].
     pub(super) const ERROR: u8 = 7;
 }
 

@@ -1,4 +1,4 @@
-//! The vectors: frames for tests of every implementation of the protocol.
+//! The test vectors: frames for tests of every implementation of the protocol.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use veche_runtime::wire::EventName;
 
-/// Files whose frames both sides accept.
+/// Files of test vectors whose frames both sides accept.
 pub(crate) const GOOD: [&str; 4] = ["hello", "events", "answers", "calls"];
 
-/// One frame of a vector file.
+/// A test vector: one frame.
 pub(crate) struct Vector {
     fields: Map<String, Value>,
 }
@@ -67,7 +67,7 @@ fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Returns the vectors of a file.
+/// Returns the test vectors of a file.
 pub(crate) fn vectors(file: &str) -> Vec<Vector> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("vectors/{file}.jsonl"));
     let text = std::fs::read_to_string(path).expect("a file of vectors");
@@ -80,7 +80,7 @@ pub(crate) fn vectors(file: &str) -> Vec<Vector> {
     vectors
 }
 
-/// Returns a vector by its name.
+/// Returns a test vector by its name.
 pub(crate) fn vector(file: &str, name: &str) -> Vector {
     let found = vectors(file).into_iter().find(|one| one.name() == name);
     found.unwrap_or_else(|| panic!("{file}: no vector {name:?}"))

@@ -1,5 +1,5 @@
-//! The clients of coroutines that have no connection or request of their own: hook requests, and tasks, which keep the
-//! context of their creator.
+//! Log contexts of coroutines that have no connection or request of their own: coroutines of hook requests, and tasks,
+//! which keep the context of their creator.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -15,12 +15,12 @@ use crate::task::TaskOwner;
 /// there may be many tasks.
 const PATH_BYTES_MAX: usize = 256;
 
-/// Contexts by the numbers of their coroutines' owners.
+/// The log contexts of hook requests and of tasks, each by number.
 #[derive(Default)]
 pub(crate) struct LogContexts {
     hooks: HashMap<u64, Rc<LogContext>, RandomState>,
     tasks: HashMap<u64, Rc<LogContext>, RandomState>,
-    /// The coroutine that created a task last, and the context that its tasks share.
+    /// The coroutine that most recently created a task, and the context that its tasks share.
     creator: Option<(TaskOwner, Rc<LogContext>)>,
 }
 

@@ -8,14 +8,14 @@ use veche_runtime::Token;
 /// The maximum number of coroutines resumed in one turn. Others are resumed in later turns.
 const WOKEN_MAX: usize = 256;
 
-/// The number of waiters from which on cancelled ones are removed.
+/// The minimum number of waiting coroutines before cancelled ones are removed.
 const PUBLISHERS_MIN: usize = 1024;
 
 /// The waiting coroutines in order of arrival.
 #[derive(Default)]
 pub(crate) struct PublishWaiters {
     waiting: RefCell<Vec<(String, Token)>>,
-    /// The value of the gate's counter of reopenings when all waiters were last checked.
+    /// The value of the publish gate's counter `reopenings` when all waiters were last checked.
     seen: Cell<u64>,
 }
 

@@ -11,7 +11,7 @@ use veche_store::{Notifier, Queue, WaitSide, Waiter};
 
 use veche_runtime::Token;
 
-/// All waits for queues.
+/// The coroutines of one application on this worker that wait for queues.
 #[derive(Debug, Default)]
 pub(crate) struct QueueWaits {
     notifier: Arc<Notifier>,

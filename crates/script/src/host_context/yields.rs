@@ -7,9 +7,9 @@ use veche_runtime::Token;
 /// The yielded coroutines in order.
 #[derive(Debug, Default)]
 pub(crate) struct YieldedCoroutines {
-    /// Coroutines of earlier turns.
+    /// Coroutines that yielded in earlier turns, so they can be resumed.
     ready: VecDeque<Token>,
-    /// Coroutines of the current turn with their tie-breakers.
+    /// Coroutines that yielded in the current turn, with their tie-breakers.
     behind: Vec<(u64, Token)>,
 }
 

@@ -7,7 +7,7 @@ use super::fault;
 /// All integers up to this absolute value are exact in Lua.
 pub(super) const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Returns a number in either of the forms in which `mlua` represents them.
+/// Returns a number that `mlua` represents as an integer or as a float; `None` for other values.
 pub(super) fn as_number(value: &Value) -> Option<f64> {
     match *value {
         Value::Integer(value) => Some(value as f64),

@@ -1,4 +1,4 @@
-//! `veche.base64`: RFC 4648, sections 4 and 5.
+//! Implements `veche.base64`: the encodings of RFC 4648, sections 4 and 5.
 
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -65,7 +65,7 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
             if text.len() > TEXT_BYTES_MAX {
                 return Err(fault(format!("{function}: the text is longer than 16 MiB")));
             }
-            // Such texts often come from clients. So an invalid text is not a script error but a result: nil and the reason.
+            // Base64 often comes from clients. So an invalid text is not a script error but a result: nil and the reason.
             Ok(match decode_in_parts(&engine, &text)? {
                 Ok(data) => (Value::String(lua.create_string(data)?), None),
                 Err(error) => (Value::Nil, Some(error.to_string())),

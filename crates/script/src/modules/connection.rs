@@ -16,7 +16,7 @@ use veche_runtime::{
     ATTRIBUTE_BYTES_MAX, Attribute, AttributeError, Credential, Effect, PositionRequest,
 };
 
-/// Bytes of a token that are examined; tokens that fit an HTTP head are shorter.
+/// Maximum number of bytes of a token that are examined; tokens that fit an HTTP head are shorter.
 const CREDENTIAL_BYTES_MAX: usize = 64 << 10;
 
 pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
@@ -104,7 +104,7 @@ fn attributes(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Res
                 Value::Number(value) => Some(Attribute::Number(value)),
                 Value::String(text) => {
                     let bytes = text.as_bytes();
-                    // Checked before the value is copied.
+                    // The length is checked before the value is copied.
                     if bytes.len() > ATTRIBUTE_BYTES_MAX {
                         return Err(fault(AttributeError::TooLarge.to_string()));
                     }
@@ -237,7 +237,7 @@ fn subscriptions(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::
             let token = own.token();
             own.effect(Effect::Renew {
                 connection,
-                // Invalid UTF-8 or a longer text can't be a valid token anyway.
+                // Valid tokens are short and UTF-8, so truncation and lossy conversion affect no valid token.
                 credential: Credential(String::from_utf8_lossy(begin).into_owned()),
                 token,
             });

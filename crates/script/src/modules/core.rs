@@ -1,4 +1,4 @@
-//! Time, tokens, publishing and logging.
+//! The Lua functions for time, tokens, publishing and logging.
 
 use std::rc::Rc;
 
@@ -81,7 +81,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     native.set("log", log(lua, context)?)
 }
 
-/// Data, target, kind, whether the caller may wait, and surplus arguments.
+/// The arguments of [`publish`]: target, data, kind, `may_wait`, and surplus arguments.
 type PublishArguments = (Value, Value, Value, Option<bool>, Variadic<Value>);
 
 /// Implements `publish(channel, data, kind, may_wait)` and `push(user, data, kind, may_wait)`. Returns nothing on success. If
@@ -198,7 +198,7 @@ pub(super) fn channel_name(name: &LuaString) -> mlua::Result<String> {
 
 pub(super) fn any_channel_name(name: &LuaString) -> mlua::Result<String> {
     const BAD: &str = "bad channel name: 1 to 255 bytes without control characters";
-    // Checked before the bytes are examined one by one.
+    // The length is checked before the bytes are examined one by one.
     if name.as_bytes().len() > CHANNEL_BYTES_MAX {
         return Err(fault(BAD));
     }
@@ -218,7 +218,7 @@ pub(super) fn user_channel_name(lua: &Lua, user: &LuaString) -> mlua::Result<Str
     any_channel_name(&lua.create_string([b"#", user].concat())?)
 }
 
-/// Appends a text up to the length of a log line.
+/// Appends the beginning of a text, as much of it as a log line can have.
 fn push_start(line: &mut String, text: &[u8]) {
     let shown = &text[..text.len().min(LINE_BYTES_MAX + 1)];
     line.push_str(&String::from_utf8_lossy(shown));

@@ -15,17 +15,18 @@ use super::{fault, go_on};
 use crate::host_context::HostContext;
 use crate::ttl;
 
-/// Smallest and largest limit of a dictionary, in bytes.
+/// The smallest and the largest memory limit that a script may set for a dictionary, in bytes.
 const BYTES_MAX_LIMITS: [f64; 2] = [1024.0, WHOLE_MAX];
 
 /// The default and the maximum number of keys that `keys` returns.
 const KEYS: f64 = 1000.0;
 const KEYS_MAX: f64 = 10_000.0;
 
-/// The most attempts of `update`.
+/// Maximum number of attempts of one `update`.
 const UPDATES_MAX: usize = 1000;
 
-/// Has to run before the prelude replaces `pcall`.
+/// Adds `shared`, the functions of dictionaries and counters, to `native`. Has to run before the prelude replaces
+/// `pcall`.
 pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let shared = lua.create_table()?;
     let dicts = GrowingList::of_store();

@@ -40,10 +40,10 @@ pub(crate) fn words(error: &mlua::Error) -> String {
     }
 }
 
-/// The position prefix of errors raised by the prelude.
+/// The prefix of positions in Veche's own Lua files (`crates/script/lua`).
 pub(super) const OWN_PLACE: &str = "veche:";
 
-/// Removes the prelude's position from a message; only positions in scripts are useful.
+/// Removes a position in Veche's own Lua files from a message: only positions in scripts are useful.
 pub(crate) fn without_own_place(message: &str) -> &str {
     let behind = message.strip_prefix(OWN_PLACE);
     let behind = behind.and_then(|place| place.split_once(": "));
@@ -53,8 +53,8 @@ pub(crate) fn without_own_place(message: &str) -> &str {
 /// The longest position of an error (a file and a line) in bytes.
 pub(super) const PLACE_BYTES_MAX: usize = 4096;
 
-/// Removes the position from a message, of any length and encoding, that begins with the prelude's
-/// position.
+/// Removes the position from a message that begins with a position in Veche's own Lua files. The
+/// message may have any length and encoding.
 pub(super) fn behind_own_place(message: &[u8]) -> &[u8] {
     let start = &message[..message.len().min(PLACE_BYTES_MAX)];
     let place = start.windows(2).position(|pair| pair == b": ");

@@ -50,7 +50,7 @@ impl<T> GrowingList<T> {
         number as f64
     }
 
-    /// Returns the object of a number.
+    /// Returns the object with this number.
     pub(crate) fn find(&self, number: f64) -> mlua::Result<Arc<T>> {
         let found = self.inner.borrow().list.get(number as usize).cloned();
         found.ok_or_else(|| fault(self.missing))

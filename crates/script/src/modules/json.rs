@@ -212,7 +212,7 @@ fn write_large_object(
 }
 
 fn write_number(number: f64, out: &mut Vec<u8>) -> mlua::Result<()> {
-    /// Integers below it are written as digits alone, as in JavaScript.
+    /// Integers below this limit are written without an exponent, as in JavaScript.
     const DIGITS_BELOW: f64 = 1e21;
     if !number.is_finite() {
         return Err(fault(

@@ -71,8 +71,8 @@ const METHODS: [(&str, Change); 4] = [
 
 const FINITE: &str = "a finite number";
 
-/// Passes a series of the metric to `change`. The arguments after the first are the values of its
-/// labels.
+/// Passes a series of the metric to `change`. The script's arguments after the first are the values
+/// of the series' labels.
 fn series(
     metric: &Metric,
     arguments: &Arguments,

@@ -87,7 +87,7 @@ pub(crate) fn install(
     })?;
     native.set("words", own_words)?;
     let placed = lua.create_function(|_, (words, traceback): (LuaString, LuaString)| {
-        // Only the place at the beginning of the message is needed.
+        // Only the beginning of the message is needed: it contains the file and the line.
         let words = words.as_bytes();
         let words = String::from_utf8_lossy(&words[..words.len().min(PLACE_BYTES_MAX)]);
         Ok(with_line(&words, traceback.to_string_lossy()))

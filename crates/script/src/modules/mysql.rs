@@ -1,4 +1,4 @@
-//! `veche.mysql`: SQL statements, and their results as tables. `lua/mysql.lua` does the waiting.
+//! `veche.mysql`: SQL statements, and their results as tables. `lua/mysql.lua` waits for results.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -100,8 +100,8 @@ fn find(held: &HeldValues<Arc<Queue>>, number: f64) -> mlua::Result<Arc<Queue>> 
         .ok_or_else(|| fault("there is no queue of that number"))
 }
 
-/// Begins a wait if there is a token. `until_s` is the time at which the wait ends, nil for no limit, or false, which
-/// gives no token.
+/// Begins a wait with `token` and returns the token's number; without a token, nothing waits. The wait ends at the
+/// time `until_s` in seconds, or has no time limit if this is no number.
 fn wait(
     lua: &Lua,
     context: &HostContext,

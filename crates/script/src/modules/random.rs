@@ -47,7 +47,7 @@ pub(super) fn random(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table
     module.set("integer", integer)?;
     let own = Rc::clone(context);
     let number = lua.create_function(move |_, ()| {
-        // As many bits as a float between 0 and 1 can represent.
+        // Keeps as many random bits as a float between 0 and 1 can represent.
         Ok((word(&own)? >> 11) as f64 / WHOLE_MAX)
     })?;
     module.set("number", number)?;
@@ -73,7 +73,7 @@ pub(super) fn uuid(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table> 
         let now = (context.world.now.get().wall_ms, start);
         let (ms, counter) = match last.get() {
             before if before.0 < now.0 => now,
-            // The time is the same millisecond, or the clock was set back.
+            // The clock shows the same millisecond as for the last UUID, or was set back.
             (ms, counter) if counter + 1 < 1 << COUNTER_BITS => (ms, counter + 1),
             (ms, _) => (ms + 1, start),
         };

@@ -24,22 +24,22 @@ const KIND: ServerKind = ServerKind {
     options: &["pool", "pool_name", "wait_timeout", "idle_timeout", "queue"],
 };
 
-/// The most servers of one VM.
+/// Maximum number of Redis servers that one VM may use.
 const KEYSPACES_MAX: usize = 256;
 
 /// Limit of the size of one call's commands in bytes, including the length of each argument.
 const COMMANDS_BYTES_MAX: usize = 16 << 20;
 
-/// The bytes that an argument's length takes.
+/// The number of bytes that the length of an argument occupies.
 const LENGTH_BYTES: usize = 4;
 
-/// The most commands of one pipeline.
+/// Maximum number of commands in one pipeline.
 const COMMANDS_MAX: usize = 10_000;
 
-/// The most channels of one subscription.
+/// Maximum number of channels in one subscription.
 const NAMES_MAX: usize = 1_000;
 
-/// The most bytes of all channel names of one subscription.
+/// Maximum total length of the channel names in one subscription, in bytes.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
 /// The longest wait for a message in seconds: a year.
@@ -58,7 +58,7 @@ pub(super) fn install(
         "connect",
         lua.create_function(move |_, argument: Value| connect(&known, &configured, &argument))?,
     )?;
-    // Arguments: the number of a server, and the command; its name is in capitals.
+    // Arguments: the number of a Redis server, then the command, whose name is in capitals.
     let (own, known) = (Rc::clone(context), keyspaces.clone());
     let run = lua.create_function(move |lua, mut values: MultiValue| {
         let keyspace = known.find_first(&mut values)?;
@@ -238,7 +238,8 @@ fn push(
         }
         value if *value == lua.null() => "veche.null",
         value => match as_number(value) {
-            // Formatted as Lua does, except that integers never have an exponent and other numbers are exact.
+            // A number is formatted as Lua does it, except that integers never have an exponent and other
+            // numbers are exact.
             Some(number) if number.fract() == 0.0 && number.abs() <= WHOLE_MAX => {
                 command.push((number as i64).to_string().as_bytes());
                 return Ok(());

@@ -31,7 +31,7 @@ pub(super) struct ServerKind {
     /// The URL schemes, without and with TLS.
     pub(super) schemes: [&'static str; 2],
     pub(super) port: u16,
-    /// The names of options besides the common ones.
+    /// The names of further options, besides those in [`COMMON`].
     pub(super) options: &'static [&'static str],
 }
 

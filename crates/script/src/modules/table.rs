@@ -179,7 +179,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// Counts a text of a schema before it is copied.
+/// Counts the size of a schema's text against the limit, before the text is copied.
 fn take(limit: &CopyLimit, value: &Value) -> Result<(), String> {
     let bytes = text_bytes(value) + ENTRY_BYTES;
     match limit.take(bytes).map_err(|error| words(&error))? {
@@ -270,7 +270,7 @@ fn jobs(
     let running: Rc<RefCell<HashMap<u64, Arc<Job>>>> = Rc::default();
     let (own, list, folder) = (Rc::clone(context), Rc::clone(&running), folder.to_owned());
     let snapshots = snapshots.clone();
-    // `begin(number, method, path, options)`
+    // `begin(number, method, path, options)` starts a file job of a table, and returns the job's number.
     let begin = lua.create_function(
         move |_, (number, method, path, options): (u32, String, Value, Value)| {
             let arguments = FileArguments {

@@ -10,10 +10,11 @@ use super::argument::Arguments;
 use super::fault;
 use crate::host_context::HostContext;
 
-/// The last second of the year 9999, the format's limit.
+/// The latest time that an HTTP date can represent, in seconds since 1970: the end of the year 9999.
 const HTTP_MAX: f64 = 253_402_300_799.0;
 
-/// From the first second of the year 0, as in RFC 3339, to the last second that is in the year 9999 in every time zone.
+/// The first and the last time, in seconds since 1970: the first second of the year 0, as in
+/// RFC 3339, and the last second that is in the year 9999 in every time zone.
 const ISO_LIMITS: [f64; 2] = [-62_167_219_200.0, 253_402_207_200.0];
 
 pub(super) fn module(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table> {
@@ -79,8 +80,8 @@ fn iso(lua: &Lua, context: &Rc<HostContext>, module: &Table) -> mlua::Result<()>
         let what = "a whole number from 0 to 6";
         let digits = arguments.whole(2, [0.0, 6.0], what)?.unwrap_or(3.0);
         let seconds = seconds.unwrap_or_else(|| wall(&own));
-        // A float of this size is still exact to about a microsecond. Digits below the requested
-        // precision are truncated, never rounded up.
+        // Near the present a float is exact to less than a microsecond, at the limits to 15 microseconds.
+        // Digits below the requested precision are truncated, never rounded up.
         let micros = (seconds * 1e6).round() as i64;
         let timestamp = Timestamp::from_microsecond(micros)
             .map_err(|error| fault(format!("time.iso: {error}")))?;

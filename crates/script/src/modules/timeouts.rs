@@ -1,4 +1,4 @@
-//! Options that are durations.
+//! Parses options that are durations.
 
 use mlua::{Table, Value};
 

@@ -124,7 +124,7 @@ impl RemainingCost {
         self.failing == 0.0
     }
 
-    /// Adds an item in front that takes `steps` and can fail.
+    /// Prepends an item that takes `steps` and can fail.
     fn behind(self, steps: f64) -> Self {
         Self {
             failing: self.failing + steps,
@@ -158,7 +158,7 @@ impl RemainingCost {
         }
     }
 
-    /// Adds a repetition with `*` or `+` in front. `is_clear` means that the remaining items can
+    /// Prepends a repetition with `*` or `+`. `is_clear` means that the remaining items can
     /// match only at the end of the longest repetition.
     fn behind_most(self, places: f64, single: f64, at_least_one: bool, is_clear: bool) -> Self {
         let run = Self {
@@ -184,7 +184,7 @@ impl RemainingCost {
         }
     }
 
-    /// Adds a repetition with `-` in front. `is_clear` means that the remaining items can match
+    /// Prepends a repetition with `-`. `is_clear` means that the remaining items can match
     /// only at the end of the longest repetition.
     fn behind_least(self, places: f64, single: f64, is_clear: bool) -> Self {
         if self.is_sure() {

@@ -180,7 +180,7 @@ pub(crate) fn find_plain(
     let finder = memchr::memmem::Finder::new(head);
     let mut at = from;
     loop {
-        // Parts overlap so that no head is split.
+        // The searched parts overlap, so that a match of `head` is never split.
         let end = subject.len().min(at + SEARCHED_PER_LOOK + head.len());
         match finder.find(&subject[at..end]) {
             Some(skipped) if subject[at + skipped..].starts_with(needle) => {

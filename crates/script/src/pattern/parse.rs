@@ -30,9 +30,9 @@ pub(crate) struct Pattern {
 /// The meaning of `^` at the beginning of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caret {
-    /// An anchor, only the first position is tried: `find`, `match`, `gsub`.
+    /// `^` is an anchor, as in `find`, `match` and `gsub`: the pattern is tried only at the first position.
     Anchors,
-    /// A plain character: `gmatch`.
+    /// `^` is a plain character, as in `gmatch`.
     IsPlain,
 }
 
@@ -64,13 +64,13 @@ pub(super) enum Item {
     One(Single),
     /// An optional single character: `?`.
     Maybe(Single),
-    /// As many as possible: `*` and `+`.
+    /// A single character, repeated as often as possible: `*` and `+`.
     Most {
         single: Single,
         at_least_one: bool,
         then: Option<Single>,
     },
-    /// As few as possible: `-`.
+    /// A single character, repeated as rarely as possible: `-`.
     Least {
         single: Single,
         then: Option<Single>,
@@ -98,7 +98,7 @@ pub(super) enum Item {
 const _: () = assert!(size_of::<Item>() <= 20);
 
 impl Pattern {
-    /// Compiles a pattern. As in LuaJIT it ends at the first NUL byte; `%z` matches one.
+    /// Compiles a pattern. As in LuaJIT, the pattern ends at the first NUL byte; `%z` matches a NUL byte.
     pub(crate) fn new(text: &[u8], caret: Caret) -> Self {
         let mut text = &text[..memchr::memchr(0, text).unwrap_or(text.len())];
         let anchored = caret == Caret::Anchors && text.first() == Some(&b'^');

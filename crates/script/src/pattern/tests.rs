@@ -1,4 +1,4 @@
-//! Cases of the matcher: matches, errors and costs.
+//! Tests the matcher: matches, errors and costs.
 
 use super::*;
 
@@ -245,8 +245,8 @@ fn a_plain_text_is_found() {
     assert_eq!(find(b"abc", b"abcd", 0), Ok(None));
 }
 
-/// Places the needle across the ends of the parts in which the subject is searched; some needles
-/// are longer than a head.
+/// Places the needle across the ends of the parts in which the subject is searched. Some needles are
+/// longer than the head by which a needle is searched first.
 #[test]
 fn a_plain_text_is_found_wherever_parts_end() {
     for needle_bytes in [1, 2, 5000, HEAD_BYTES, HEAD_BYTES + 1, 2 * HEAD_BYTES] {
@@ -254,7 +254,7 @@ fn a_plain_text_is_found_wherever_parts_end() {
         let byte = |at: usize| (at * at % 251) as u8 | 0x80;
         let needle: Vec<u8> = (0..needle_bytes).map(byte).collect();
         for part in [SEARCHED_PER_LOOK, 2 * SEARCHED_PER_LOOK] {
-            // The head starts, or ends, at the boundary of a part.
+            // The head of the needle starts or ends near the boundary of a part.
             let head = HEAD_BYTES.min(needle_bytes);
             for before in (part - head - 2..part - head + 3).chain(part - 2..part + 3) {
                 let mut subject = vec![b'.'; before];

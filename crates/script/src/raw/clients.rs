@@ -1,6 +1,6 @@
 //! Objects for outgoing connections.
 //!
-//! Like the object of a client connection, it holds the two numbers of a connection's id. But it
+//! Like the object of a client connection, such an object holds the two numbers of a connection's id. But it
 //! exists before the connection is opened, and may be assigned another connection later. The object
 //! owns the table with the state of `lua/websocket.lua`, so both are collected together.
 
@@ -70,7 +70,7 @@ unsafe extern "C-unwind" fn state_of(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `expect(ws, token)`: the object receives the connection opened with the token.
+/// `expect(ws, token)`: assigns the connection that is being opened with `token` to the object `ws`.
 unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
     // SAFETY: this function was made by `closure`; nothing is owned or borrowed where an error may
     // be raised. `luaL_ref` moves the only value on the stack into the registry.

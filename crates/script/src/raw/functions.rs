@@ -66,7 +66,7 @@ pub(super) unsafe fn connection(state: *mut lua_State) -> ConnectionId {
 /// # Safety
 /// No value in the caller's frame may have a destructor.
 pub(super) unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
-    // SAFETY: see above; the caller of the function catches the error.
+    // SAFETY: the caller's frame has no value with a destructor; Lua catches the error.
     unsafe {
         ffi::luaL_where(state, 1);
         ffi::lua_pushstring(state, words.as_ptr());
@@ -91,7 +91,7 @@ pub(super) unsafe fn bytes<'a>(state: *mut lua_State, index: c_int) -> Option<&'
 /// # Safety
 /// Must be called in a C function, as its last step.
 unsafe fn refused(state: *mut lua_State, why: &CStr) -> c_int {
-    // SAFETY: there is room for two values.
+    // SAFETY: the stack has room for two values.
     unsafe {
         ffi::lua_pushnil(state);
         ffi::lua_pushstring(state, why.as_ptr());
@@ -103,7 +103,8 @@ unsafe fn refused(state: *mut lua_State, why: &CStr) -> c_int {
 /// but the script should wait before it sends more; `nil, "full"` if a message to another server
 /// was rejected.
 pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
-    // SAFETY: created by `closure`; errors are raised before any value is borrowed.
+    // SAFETY: `closure` created this function, as `connection` requires; errors are raised before any value is
+    // borrowed.
     unsafe {
         let to = connection(state);
         let Some(data) = bytes(state, 2) else {
@@ -158,8 +159,8 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
 
 /// `conn:close(code, reason)` → `true`, or `nil, "closed"`.
 pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; errors are raised before anything is borrowed or
-    // owned.
+    // SAFETY: `closure` created this function, as `connection` requires; errors are raised before
+    // anything is borrowed or owned.
     unsafe {
         let of = connection(state);
         let code = match ffi::lua_type(state, 2) {
@@ -199,7 +200,7 @@ pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
 /// that calls Lua from C calls `room` first: each coroutine has its own Lua stack, so Lua's own
 /// limits don't bound the depth of the C stack.
 pub(super) unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
-    // SAFETY: nothing here owns anything when the error is raised.
+    // SAFETY: no value in this frame owns anything when the error is raised.
     unsafe {
         if !super::system::has_stack() {
             fail(
@@ -213,7 +214,7 @@ pub(super) unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
 
 /// `has_room(bytes)` → whether a result of that length could be allocated.
 pub(super) unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; there is room for a value.
+    // SAFETY: `closure` created this function, as `context` requires; the stack has room for a value.
     unsafe {
         let bytes = ffi::lua_tonumber(state, 1) as usize;
         ffi::lua_pushboolean(state, context(state).has_room_for(bytes).into());
@@ -244,19 +245,19 @@ pub(super) unsafe extern "C-unwind" fn bytes_of(state: *mut lua_State) -> c_int 
     1
 }
 
-/// The most characters of a number, including its sign, point and exponent.
+/// The maximum length of a formatted number in characters, including its sign, point and exponent.
 const NUMBER_BYTES_MAX: f64 = 24.0;
 
 /// `sort_kind(list)` → whether the list is short enough to be sorted by C in one call, and whether
 /// its values are all numbers or all strings, so that they can be compared without an error.
 pub(super) unsafe extern "C-unwind" fn sort_kind(state: *mut lua_State) -> c_int {
-    /// The most values that C may sort: at worst it compares every pair.
+    /// The maximum number of values that C may sort: in the worst case, C compares every pair.
     const FEW: usize = 512;
-    /// The most bytes of all strings that C may sort, since each comparison may read a whole
-    /// string.
+    /// The maximum total size in bytes of the strings of a list that C may sort: each comparison
+    /// may read whole strings.
     const FEW_BYTES: usize = 16 << 10;
-    /// The most values that are examined: sorting more values takes longer than the CPU budget of a
-    /// run.
+    /// The maximum number of values whose types are examined: sorting more values takes longer than
+    /// the CPU budget of a run.
     const VALUES_MAX: usize = 200_000;
     // SAFETY: the caller has checked the type of the list; one value is pushed at a time.
     unsafe {
@@ -291,7 +292,7 @@ pub(super) unsafe extern "C-unwind" fn is_c(state: *mut lua_State) -> c_int {
 
 /// `is_long()` → whether the run has used up its slice, so that other coroutines should run first.
 pub(super) unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; there is room for a value.
+    // SAFETY: `closure` created this function, as `context` requires; the stack has room for a value.
     unsafe { ffi::lua_pushboolean(state, context(state).clock.is_run_long().into()) };
     1
 }
@@ -332,7 +333,7 @@ pub(super) unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int
 
 /// `identify(conn)` → its index and its generation.
 pub(super) unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; there is room for two values.
+    // SAFETY: `closure` created this function, as `connection` requires; the stack has room.
     unsafe {
         let id = connection(state);
         ffi::lua_pushnumber(state, id.index.into());
@@ -343,8 +344,8 @@ pub(super) unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int 
 
 /// `near(index, generation)` → a connection of this worker, if it is open.
 pub(super) unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; there is room for a few values, and nothing here owns anything when
-    // memory is refused.
+    // SAFETY: `closure` created this function, as `context` requires; the stack has room for the
+    // values. When Lua raises an error for lack of memory, nothing here owns anything.
     unsafe {
         let [index, generation] = [1, 2].map(|place| ffi::lua_tonumber(state, place) as u32);
         let id = ConnectionId { index, generation };
@@ -360,14 +361,14 @@ pub(super) unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
 
 /// `spawn(f, …)` → the number of the coroutine that will call it.
 pub(super) unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; its frame holds no value with a destructor.
+    // SAFETY: `closure` created this function, whose frame holds no value with a destructor.
     unsafe { begin(state, false) }
 }
 
 /// `respawn(f, …)` → the number of a coroutine that replaces one that has ended; no limit rejects
 /// it.
 pub(super) unsafe extern "C-unwind" fn respawn(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; its frame holds no value with a destructor.
+    // SAFETY: `closure` created this function, whose frame holds no value with a destructor.
     unsafe { begin(state, true) }
 }
 
@@ -375,8 +376,8 @@ pub(super) unsafe extern "C-unwind" fn respawn(state: *mut lua_State) -> c_int {
 /// Must be called only in a function made by [`closure`], as its last step, with no value in its
 /// frame that has a destructor.
 unsafe fn begin(state: *mut lua_State, is_successor: bool) -> c_int {
-    // SAFETY: see above. The new coroutine is on the stack until the registry has it; its own stack is made
-    // large enough before the values move.
+    // SAFETY: `closure` created the calling function. The new coroutine is on the stack until the
+    // registry has it; its own stack is made large enough before the values move.
     unsafe {
         let values = ffi::lua_gettop(state);
         if ffi::lua_type(state, 1) != ffi::LUA_TFUNCTION {

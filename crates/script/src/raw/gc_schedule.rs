@@ -82,7 +82,7 @@ impl GcSchedule {
         // At the limit a second cycle is run, because the first one may have been started earlier
         // by Lua and misses later garbage.
         self.cycles = if used_bytes >= bytes_max { 2 } else { 1 };
-        // SAFETY: only sets a parameter of the VM.
+        // SAFETY: the call only sets a parameter of the VM.
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED) };
     }
 
@@ -116,7 +116,7 @@ impl GcSchedule {
     }
 
     fn end(&mut self, main: *mut lua_State, memory: &VmMemory, now_ms: u64) {
-        // SAFETY: only sets a parameter of the VM.
+        // SAFETY: the call only sets a parameter of the VM.
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED_USUAL) };
         let (used_bytes, max) = (memory.used_bytes(), memory.bytes_max());
         let left = max.saturating_sub(used_bytes);

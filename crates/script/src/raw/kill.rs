@@ -15,7 +15,8 @@ pub(crate) enum KillReason {
     Process,
 }
 
-/// Makes the hook run at every instruction. May be called from the signal handler and from within an allocation.
+/// Makes Lua call, at every instruction, the hook that ends the run. May be called from the signal
+/// handler and from within an allocation.
 pub(crate) fn kill_run(state: *mut lua_State, why: KillReason) {
     // A run over its memory limit gets no grace period, however long it has run.
     if IS_HOOKED.replace(true) && (DOOM.get() == why || why == KillReason::Budget) {
@@ -47,7 +48,7 @@ thread_local! {
     /// The grace period of the run on this thread.
     static REPRIEVE: Cell<GracePeriod> = const { Cell::new(GracePeriod::Over) };
     static DOOM: Cell<KillReason> = const { Cell::new(KillReason::Budget) };
-    /// Whether the hook is set.
+    /// Whether the hook that ends the run is set.
     static IS_HOOKED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -98,7 +99,7 @@ pub(crate) fn is_run_over() -> bool {
     IS_HOOKED.get()
 }
 
-/// Marks the hook as removed; returns whether it was set.
+/// Marks the hook that ends the run as removed; returns whether it was set.
 #[inline]
 pub(super) fn unhook() -> bool {
     IS_HOOKED.replace(false)
@@ -119,7 +120,8 @@ const OVER_MEMORY: &CStr = c"not enough memory: the application is over its limi
 
 const SHORT_OF_MEMORY: &CStr = c"not enough memory: the server is over its memory_limit";
 
-/// The hook. Once it has raised an error it raises it at every instruction, so that no `pcall` keeps the run alive.
+/// The Lua hook that ends a run. After its first error, it raises an error at every instruction, so that no `pcall`
+/// keeps the run alive.
 unsafe extern "C-unwind" fn end_run(state: *mut lua_State, _: *mut ffi::lua_Debug) {
     if matches!(REPRIEVE.get(), GracePeriod::Asked) {
         // The collector is stopped so that the grace period is spent on the run; it is restarted

@@ -49,7 +49,7 @@ pub(crate) struct Coroutine {
 }
 
 impl Coroutine {
-    /// Returns a reference that identifies it while it exists.
+    /// Returns a reference that identifies the coroutine while the coroutine exists.
     pub(crate) fn reference(&self) -> Reference {
         self.reference
     }
@@ -98,7 +98,7 @@ impl LuaError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryRoom {
     Yes,
-    /// There may be memory after the current collection.
+    /// The running garbage collection may free enough memory.
     Soon,
     No,
 }
@@ -120,7 +120,7 @@ pub(crate) struct LuaVm {
     memory: Rc<VmMemory>,
     /// Whether the process was short of memory when the last run ended.
     was_short: bool,
-    /// When garbage is collected next during a memory shortage.
+    /// When garbage is collected next while the process is short of memory, in monotonic milliseconds.
     collects_ms: u64,
     collection: GcSchedule,
     /// The memory in use when the collector's pause was last set.
@@ -135,7 +135,7 @@ const GROWTH_SMALL: usize = 25;
 const GROWTH_LARGE: usize = 100;
 /// The interval of collections while the process is short of memory, in milliseconds.
 const SHORT_COLLECTS_MS: u64 = 1000;
-/// The sizes that count as small and as large, in bytes; values in between are interpolated.
+/// The sizes of a small and of a large VM, in bytes. For sizes in between, the growth is interpolated.
 const SMALL_BYTES: usize = 256 << 10;
 const LARGE_BYTES: usize = 2 << 20;
 
@@ -170,7 +170,7 @@ impl LuaVm {
         })
     }
 
-    /// Returns the VM's memory accounting, for functions that may need much.
+    /// Returns the VM's memory accounting, for functions that may need much memory.
     pub(crate) fn memory(&self) -> &Rc<VmMemory> {
         &self.memory
     }
@@ -277,7 +277,7 @@ impl LuaVm {
         result
     }
 
-    /// Calls our own cleanup functions, whose allocations are never refused.
+    /// Calls this crate's cleanup functions, whose allocations are never refused.
     pub(crate) fn guarded_without_limit<R>(&self, call: impl FnOnce() -> R) -> R {
         self.watch.enter(self.main, self.budget_ns);
         let result = call();
@@ -323,11 +323,12 @@ impl LuaVm {
         coroutine
     }
 
-    /// Returns an argument of a prepared call that has not started, counted from 1, if it is a number or bytes.
+    /// Returns argument `place`, counted from 1, of a prepared call that has not started: a number, bytes, or nil for
+    /// any other value.
     pub(crate) fn argument<'a>(&self, prepared: &'a Coroutine, place: c_int) -> Argument<'a> {
         let state = prepared.state;
-        // SAFETY: such a coroutine has its function and its arguments on its stack, and is not changed while it is
-        // borrowed. A string's bytes don't move while the string exists.
+        // SAFETY: a prepared coroutine has its function and its arguments on its stack, and is not changed while
+        // `prepared` is borrowed. A string's bytes don't move while the string exists.
         unsafe {
             match ffi::lua_type(state, place + 1) {
                 ffi::LUA_TNUMBER => Argument::Number(ffi::lua_tonumber(state, place + 1)),
@@ -356,7 +357,7 @@ impl LuaVm {
             unsafe { ffi::lua_gettop(state) - 1 }
         };
         self.enter(self.budget_ns);
-        // SAFETY: `arguments` values lie on the stack, above the function if it has not begun. The call is protected.
+        // SAFETY: `arguments` values lie on the stack, above the function if the coroutine is new. The call is protected.
         let status = unsafe { ffi::lua_resume(state, ptr::null_mut(), arguments, ptr::null_mut()) };
         self.leave();
         self.watch_memory();
@@ -371,7 +372,7 @@ impl LuaVm {
                 None => RunEnd::Failed(self.failure(state, STRAY_YIELD.to_owned())),
             },
             _ => {
-                // The run was most likely ended for its memory, which can now be freed.
+                // The run most likely ended because of its memory use, and its memory can now be freed.
                 if self.is_full() {
                     self.begin_collection_anew();
                 }
@@ -396,14 +397,14 @@ impl LuaVm {
 
     /// Releases a referenced value.
     pub(crate) fn release(&self, reference: Reference) {
-        // SAFETY: it was made by `luaL_ref` and is released once, by its owner. Nothing is allocated.
+        // SAFETY: `luaL_ref` made the reference, and its owner releases it once. Nothing is allocated.
         unsafe { ffi::luaL_unref(self.main, ffi::LUA_REGISTRYINDEX, reference.0) };
     }
 
     /// Creates a reference to a value.
     pub(crate) fn keep(&self, value: impl mlua::IntoLua) -> mlua::Result<Reference> {
         let mut reference = 0;
-        // SAFETY: the closure takes the one value off the stack. An error in it is caught.
+        // SAFETY: the closure takes the one value off the stack. Errors raised in the closure are caught.
         unsafe {
             self.lua.exec_raw::<()>(value, |state| {
                 reference = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
@@ -415,7 +416,7 @@ impl LuaVm {
     /// Creates an object with a metatable for a connection: see [`object`].
     pub(crate) fn connection(&self, metatable: Reference, id: ConnectionId) -> Reference {
         let main = self.main;
-        // SAFETY: two values on a stack that has room for them; the memory limit is off.
+        // SAFETY: pushes at most two values on a stack with room for them; the memory limit is off.
         let reference = unsafe {
             ffi::lua_rawgeti(main, ffi::LUA_REGISTRYINDEX, metatable.0.into());
             object::push(main, id);
@@ -427,8 +428,8 @@ impl LuaVm {
     /// Assigns a connection to the referenced object of an outgoing connection.
     pub(crate) fn rename(&self, object: Reference, id: ConnectionId) {
         let main = self.main;
-        // SAFETY: pushes one value on a stack that has room for it, and pops it. Such references come from `expect`,
-        // which accepts only such objects.
+        // SAFETY: pushes one value on a stack that has room for it, and pops it. `object` comes from `expect`, which
+        // accepts only objects of connections.
         unsafe {
             ffi::lua_rawgeti(main, ffi::LUA_REGISTRYINDEX, object.0.into());
             object::write(main, id);
@@ -468,7 +469,7 @@ impl LuaVm {
                 let text = String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES_MAX)]);
                 modules::without_own_place(&text).to_owned()
             }
-            // Only a function of its metatable could convert it to text, and that function would
+            // Only its metatable could convert the error object to text, with a function that would
             // run without a CPU budget.
             Ok(other) => format!("an error object of type {}", other.type_name()),
             Err(error) => error.to_string(),

@@ -77,7 +77,7 @@ impl VmMemory {
         // This limit is never reached, but if there is one, `mlua` protects its own allocations.
         lua.set_memory_limit(isize::MAX as usize)?;
         let mut data = ptr::null_mut();
-        // SAFETY: reads two pointers of the VM's.
+        // SAFETY: only reads two pointers of the VM.
         let function = unsafe { ffi::lua_getallocf(main, &raw mut data) };
         let run_bytes_max = bytes_max + (bytes_max / 4).min(EXCESS_BYTES_MAX);
         let memory = Rc::new(Self {
@@ -167,7 +167,7 @@ impl VmMemory {
             if after > self.limit() {
                 return false;
             }
-            // The allocation that follows is not checked again.
+            // The limit was just checked, so memory is next checked when usage exceeds `after`.
             self.looks_above.set(after);
         }
         true

@@ -1,4 +1,4 @@
-//! The functions that the prelude gets from this module.
+//! Provides the native functions that `lua/prelude.lua` uses.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use super::machine::waits_mark;
 use super::{clients, redis, tables};
 use crate::host_context::HostContext;
 
-/// The functions, and the metatable of connections, which `lua/prelude.lua` completes.
+/// The native functions, and the metatable of connections, to which `lua/prelude.lua` adds methods.
 pub(crate) struct Natives {
     pub(crate) metatable: Table,
     pub(crate) functions: Table,

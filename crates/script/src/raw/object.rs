@@ -18,8 +18,8 @@ type Numbers = [u32; 2];
 /// The metatable is on top, and there is room for another value. If memory may be refused, nothing in the frame has a
 /// destructor.
 pub(super) unsafe fn push(state: *mut lua_State, id: ConnectionId) {
-    // SAFETY: see above. The memory is as large as what `write` writes; the metatable is moved
-    // above the object, where `lua_setmetatable` pops it.
+    // SAFETY: the caller guarantees the metatable and room for a value. The memory is as large as what `write`
+    // writes; the metatable is moved above the object, where `lua_setmetatable` pops it.
     unsafe {
         ffi::lua_newuserdata(state, size_of::<Numbers>());
         write(state, id);
@@ -31,9 +31,9 @@ pub(super) unsafe fn push(state: *mut lua_State, id: ConnectionId) {
 /// Assigns a connection to the object on top of the stack.
 ///
 /// # Safety
-/// The value at the top is an object of ours, or its memory before it becomes one.
+/// The value at the top is an object made by [`push`], or its memory before [`push`] has finished.
 pub(super) unsafe fn write(state: *mut lua_State, id: ConnectionId) {
-    // SAFETY: see above; the memory is as large as what is written, and aligned for anything.
+    // SAFETY: the caller guarantees the object, whose memory has the size of `Numbers` and any alignment.
     unsafe {
         let memory = ffi::lua_touserdata(state, -1);
         memory.cast::<Numbers>().write([id.index, id.generation]);
@@ -50,7 +50,7 @@ pub(super) unsafe fn read(
     index: c_int,
     metatable: c_int,
 ) -> Option<ConnectionId> {
-    // SAFETY: see above; the pushed value is popped.
+    // SAFETY: the caller guarantees room for a value and valid indices; the pushed value is popped.
     unsafe {
         let memory = ffi::lua_touserdata(state, index);
         if memory.is_null() || ffi::lua_getmetatable(state, index) == 0 {

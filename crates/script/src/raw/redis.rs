@@ -10,7 +10,7 @@ use crate::modules::begin_plain;
 
 /// `ask_redis(number, name, …)` → the token of the call, or nothing if the command is not handled here.
 pub(super) unsafe extern "C-unwind" fn ask(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`. Strings are read as they lie on the stack, which raises no error;
+    // SAFETY: this function was made by `closure`. Strings are read in place on the stack, which raises no error;
     // nor does pushing a number, for which there is room.
     unsafe {
         let top = ffi::lua_gettop(state);

@@ -24,7 +24,7 @@ pub(crate) fn signal(thread: i32, signal: i32) {
     }
 }
 
-/// Returns the CPU time of a thread of this process in nanoseconds; 0 if it has ended.
+/// Returns the CPU time of a thread of this process in nanoseconds; 0 if the thread has ended.
 pub(crate) fn cpu_ns(thread: i32) -> u64 {
     // Linux's number of a thread's CPU clock; clock_getcpuclockid(3) does the same for processes.
     clock_ns((!thread << 3) | 6)

@@ -1,16 +1,16 @@
 //! Line-by-line differences of two texts.
 
-/// Lines of either text that are compared one by one; in longer texts the common beginning and end are skipped, and the
-/// rest is shown unaligned.
+/// Maximum number of lines of a text that are compared one by one. Of longer texts, the lines between the common
+/// beginning and end are shown unaligned.
 const LINES_MAX: usize = 600;
 
-/// Equal lines shown around a difference.
+/// Number of equal lines shown before and after a difference.
 const CONTEXT: usize = 3;
 
-/// The most lines of a difference that are shown.
+/// Maximum number of lines of a difference that are shown.
 const SHOWN_MAX: usize = 60;
 
-/// The longest line shown.
+/// Maximum number of characters of a line that are shown.
 const LINE_CHARACTERS_MAX: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ fn middle<'a>(expected: &'a [String], got: &'a [String]) -> Vec<(Side, &'a str)>
         lines.extend(only(Side::Got, got));
         return lines;
     }
-    // The length of the longest common subsequence from each pair of positions on.
+    // For each pair of positions: the length of the longest common subsequence of the lines from there on.
     let width = got.len() + 1;
     let mut common = vec![0_u16; (expected.len() + 1) * width];
     for i in (0..expected.len()).rev() {

@@ -141,7 +141,7 @@ impl TestVm {
     /// Takes the script's other effects: log lines and publications.
     pub fn take_effects(&mut self, empty: &mut Effects) {
         self.vm.take_effects(empty);
-        // Includes errors of tasks and timers, whose assertions would otherwise go unnoticed.
+        // Uncaught errors include failed assertions in tasks and timers, which would otherwise go unnoticed.
         let Some(failure) = self.vm.take_uncaught() else {
             return;
         };

@@ -13,7 +13,7 @@ const DEPTH_MAX: usize = 64;
 /// The maximum number of lines of one value; the rest is not examined.
 const LINES_MAX: usize = 20_000;
 
-/// Returns a value's lines.
+/// Formats a value as lines of text.
 pub(super) fn lines(value: &Value) -> mlua::Result<Vec<String>> {
     let mut writer = Writer {
         lines: vec![String::new()],

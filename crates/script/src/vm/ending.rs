@@ -58,7 +58,7 @@ impl Vm {
                 self.context.set_hook_response(number, HookResponse::Failed);
             }
             TaskOwner::Events => {
-                // The events of the batch are not delivered again.
+                // The handler has failed. The events of its batch are not delivered again.
                 self.is_handling_events = false;
                 self.report(owner, &failure);
             }

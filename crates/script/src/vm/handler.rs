@@ -28,7 +28,7 @@ pub enum HandlerName {
     Stop,
     /// Called with uncaught errors.
     Error,
-    /// The main function of a service, which has only this and `Stop`.
+    /// The main function of a service. A service has no other handlers except `Stop`.
     Run,
 }
 

@@ -1,4 +1,4 @@
-//! Replacement of a VM at a reload, and its end: adoption of connections and the fate of waiting coroutines.
+//! The replacement of a VM at a reload, and its end: adoption of connections and the fate of waiting coroutines.
 //!
 //! The caller decides when code is replaced and how long the handlers of the replaced code may continue.
 

@@ -67,7 +67,7 @@ pub(crate) struct VmParts<'a> {
 /// The module and the handlers of a script that is not an application, such as a test or a load
 /// script.
 pub(crate) struct VmExtension {
-    /// The name under which `require` finds its module.
+    /// The name under which `require` finds `module`.
     pub(crate) name: &'static str,
     pub(crate) module: Table,
     /// Replaces the script's return value.
@@ -160,7 +160,7 @@ impl Vm {
 
         let (name, source) = code.script()?;
         let main = lua.load(&*source).set_name(name.as_str());
-        // Not in a coroutine: functions that wait fail here.
+        // The script's top level does not run in a coroutine, so functions that wait fail in it.
         let result: Value = machine.guarded(true, || main.eval())?;
         let app_table = match (extra, result) {
             (Some(extra), _) => extra.handlers,
@@ -288,7 +288,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
                 None => lua.create_string("=(load)")?,
             };
             let env = match mode {
-                // Only text is allowed, so the mode may be omitted.
+                // Only source text can be loaded, so the argument `mode` may be omitted before `env`.
                 Value::Table(third) if env.is_none() => Some(third),
                 Value::Nil => env,
                 Value::String(mode) if mode == "t" || mode == "bt" => env,
@@ -321,7 +321,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     let collect: Function = globals.get("collectgarbage")?;
     let collect_some = lua.create_function(move |_, what: Option<LuaString>| {
         match what.as_ref().map(LuaString::as_bytes).as_deref() {
-            // Scripts may only run a step; a full collection could use up the time of others.
+            // A script may run only a step of the garbage collector. A full collection could block other scripts.
             None | Some(b"collect" | b"step") => collect.call::<Value>("step"),
             Some(b"count") => collect.call::<Value>("count"),
             Some(_) => Err(mlua::Error::runtime(

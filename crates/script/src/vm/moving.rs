@@ -61,7 +61,7 @@ impl Vm {
         match newer.local(id) {
             Some(local) if local.is_busy => {}
             Some(local) if local.is_ending => newer.forget(id),
-            // The newer code has none of these handlers.
+            // The newer code runs no handler for this connection, which can get its next event.
             _ => newer.context.effect(Effect::Ready { of: id }),
         }
     }

@@ -37,7 +37,7 @@ impl WorkClass {
     ];
 }
 
-/// A set of classes.
+/// A set of classes of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WorkClasses(u8);
 
@@ -54,7 +54,7 @@ impl WorkClasses {
         self.set(class, true);
     }
 
-    /// Adds a class if `is_in`.
+    /// Adds a class if `is_in` is true.
     #[inline]
     pub(super) fn set(&mut self, class: WorkClass, is_in: bool) {
         self.0 |= u8::from(is_in) << class as u8;
@@ -110,7 +110,7 @@ impl TurnSlice {
         }
     }
 
-    /// Starts the share of a class.
+    /// Starts the time share of a class of work.
     pub(super) fn begin_share(&mut self, ticks: u64) {
         self.share_began = ticks;
         self.share_ticks = SHARE_TICKS;
@@ -126,8 +126,8 @@ impl TurnSlice {
         ticks.wrapping_sub(self.began) >= SLICE_TICKS
     }
 
-    /// Returns whether a call may start between turns: there is time left, and no skipped class
-    /// waits.
+    /// Returns whether a call may start between turns: the turn has time left, and no class of
+    /// work was skipped in the last turn.
     pub(super) fn admits(&mut self, ticks: u64) -> bool {
         self.open(ticks);
         let has_time = ticks.wrapping_sub(self.began) < DIRECT_TICKS;

@@ -116,8 +116,8 @@ impl Vm {
             .purge_sleepers(tasks.len(), |token| tasks.is_waiting(token));
     }
 
-    /// Runs each class that has work for its share; returns the classes that ran. If time is left,
-    /// repeats this, so that coroutines that wake each other don't need a turn for each step.
+    /// Runs each ready class of work for its share of the turn; returns the classes that ran. While time
+    /// is left, repeats this, so that coroutines that wake each other don't need a turn for each step.
     fn share_out(&mut self) -> WorkClasses {
         let mut served = WorkClasses::default();
         let mut steps = 0;
@@ -142,7 +142,7 @@ impl Vm {
         }
     }
 
-    /// Runs one class for its share; returns the number of coroutines.
+    /// Runs one class of work for its share of the turn; returns the number of coroutines that ran.
     fn run_share(&mut self, class: WorkClass) -> usize {
         self.slice.begin_share(self.context.clock.ticks());
         let mut steps = 0;
@@ -224,17 +224,17 @@ impl Vm {
             && self.slice.admits(self.context.clock.ticks())
     }
 
-    /// Returns whether there is memory for another call, now or after a collection.
+    /// Returns whether there is memory for another call, now or after a garbage collection.
     pub(super) fn has_room(&mut self) -> bool {
         self.machine.room(self.context.world.now.get().mono_ms) != MemoryRoom::No
     }
 
-    /// Returns whether calls wait for the end of a collection.
+    /// Returns whether calls wait for the end of a garbage collection.
     fn is_short(&self) -> bool {
         self.machine.is_collecting() && self.machine.is_full()
     }
 
-    /// Continues a running collection.
+    /// Continues a running garbage collection.
     fn collect(&mut self) {
         let now_ms = self.context.world.now.get().mono_ms;
         self.machine.collect_if_short(now_ms);

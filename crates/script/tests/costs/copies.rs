@@ -121,7 +121,7 @@ pub(super) fn problems() -> Vec<String> {
     let mut problems = Vec::new();
     for (body, words) in CALLS {
         let (bytes, effects) = costs(before, body);
-        // The VM has a list or a string of this size in some cases.
+        // In some cases the VM itself holds a list or a string of 16 MiB.
         let most = EXCESS_BYTES_MAX + 16 * MIB + OTHER_BYTES;
         let is_told = effects.iter().any(|line| line.contains(words));
         if bytes > most || !is_told {

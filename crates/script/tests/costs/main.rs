@@ -23,12 +23,12 @@ use worst::WORST;
 
 const MIB: usize = 1 << 20;
 
-/// The default budget of a run.
+/// The default CPU budget of a run of script code.
 const BUDGET: Duration = Duration::from_millis(20);
 
-/// Maximum CPU time of a whole run that repeats a call until it is stopped. The target is 45 ms; the page of
-/// measurements has the measured values (at most 54 ms). Test builds have LuaJIT's assertions and little optimisation,
-/// and on a core shared with other virtual machines their time is counted too.
+/// Maximum CPU time of a whole run that repeats a call until it is stopped. The target is 45 ms, and at most 54 ms were
+/// measured. The maximum is higher, because test builds have LuaJIT's assertions and little optimisation, and other
+/// virtual machines may use the same core.
 const RUN_MAX: Duration = Duration::from_millis(100);
 
 /// Maximum CPU time of one call of a function that is not in [`WORST`], because nothing stops such a call.
@@ -37,7 +37,7 @@ const CALL_MAX: Duration = Duration::from_millis(30);
 /// Memory limit of the VM.
 const MEMORY_BYTES_MAX: usize = 64 * MIB;
 
-/// The most memory that the process may use in addition to the VM's limit.
+/// Maximum memory that the process may use in addition to the VM's limit.
 const EXCESS_BYTES_MAX: usize = 16 * MIB;
 
 /// Further memory allowed for functions whose messages wait outside the VM until the handler waits.
@@ -56,8 +56,8 @@ const SENDING: &[&str] = &[
 /// Number of measurements of one call, of which the smallest counts.
 const ATTEMPTS: usize = 8;
 
-/// Functions that are not called here because they need another server; each with what it copies out of Lua, or with
-/// the function here that does the same work.
+/// Functions that these tests can't call because they need another server. The second text names the values that the
+/// function copies out of Lua, or a tested function that does the same work.
 const NOT_CALLED: &[(&str, &str)] = &[
     ("answer:chunks", "nothing"),
     ("answer:close", "nothing"),

@@ -239,7 +239,7 @@ function t.where_nothing_can_wait_it_says_so()
   local channel = veche.channel()
   check.fails("can't wait here", string.gsub, "a", "a", function() channel:receive() end)
   check.fails("can't wait here", string.gsub, "a", "a", function() channel:send(1) end)
-  -- A coroutine created in such a callback can't wait either, at any depth.
+  -- A coroutine created in a callback of `string.gsub` can't wait either, at any depth.
   check.fails("can't wait here", string.gsub, "a", "a", function()
     coroutine.wrap(function()
       coroutine.wrap(function() channel:receive() end)()
@@ -253,7 +253,7 @@ function t.where_nothing_can_wait_it_says_so()
   end)
   string.gsub("a", "a", function() moved() end)
   check.equal(moved(), 2)
-  -- The failed calls have left no receiver in the queue.
+  -- The failed calls of `receive` have left no receiver in the channel's queue.
   check.equal(select(2, channel:try_send(1)), "full")
   check.equal(select(2, channel:try_receive()), "empty")
 end

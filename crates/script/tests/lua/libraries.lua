@@ -1,5 +1,5 @@
--- Replacements of LuaJIT's library functions: their results are the same for arguments of any
--- length.
+-- Tests the replacements of LuaJIT's library functions: they return the same results as LuaJIT's own
+-- functions, for arguments of any length.
 local check = require "check"
 
 local t = {}
@@ -72,7 +72,7 @@ function t.formats_are_carried_out_or_refused()
   check.fails("the format is longer than 512 KiB", function() return long:format() end)
   check.fails("string expected", function() return (string.format(nil)) end)
   check.fails("number expected", function() return (("%d"):format "x") end)
-  -- More formats than the cache of parsed formats holds.
+  -- Uses more different formats than the cache of parsed formats holds.
   for at = 1, 1100 do check.equal("value " .. at, ("value %d" .. (" "):rep(at % 200)):format(at):match "^(.-) *$") end
 end
 

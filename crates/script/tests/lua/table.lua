@@ -367,7 +367,7 @@ function t.nothing_is_kept_of_scans()
   end
   run()
   local before = run()
-  -- If each row had left a Lua table, they would use three megabytes.
+  -- In KiB. If each row had left a Lua table, the tables would use about 3000.
   check.equal(true, run() - before < 300)
 end
 

@@ -241,7 +241,7 @@ fn replace(
     while !is_closed(&mut connection) && now() < deadline {
         thread::sleep(STOP_LOOK);
     }
-    // The new configuration may have another path of the socket.
+    // The new configuration may name another control socket.
     let answer = loop {
         let asked = control.ask(ControlCommand::Status).or_else(|failure| {
             let other = find(&control.file, None)?;
@@ -274,8 +274,8 @@ pub(super) fn stop_wait(file: &Path, now: bool) -> Duration {
     match config::load(file) {
         _ if now => STOP_GRACE,
         Ok(config) => config.limits.lame_duck_time + config.limits.drain_time + STOP_GRACE,
-        // The configuration can't be read, so the server's times are unknown: a minute is longer than the default
-        // times.
+        // The configuration can't be read, so the server's drain time is unknown. A minute is
+        // longer than the default drain time.
         Err(_) => Duration::from_secs(60) + STOP_GRACE,
     }
 }
@@ -344,7 +344,7 @@ fn is_alive(pid: u64) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
-    // The state follows the name, which is in parentheses and may contain any character.
+    // In `/proc/PID/stat` the state follows the name, which is in parentheses and may contain any character.
     let state = stat
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next());

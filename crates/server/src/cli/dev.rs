@@ -58,7 +58,7 @@ fn on_event(event: notify::Result<notify::Event>, sources: &Sources, saved: &Syn
         EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_)
     );
     if is_change && event.paths.iter().any(|path| sources.contains(path)) {
-        // The slot may be full: a reload is due then anyway.
+        // If the channel is full, a reload is already due, so the error is ignored.
         let _ = saved.try_send(());
     }
 }
@@ -107,7 +107,7 @@ impl Sources {
     }
 }
 
-/// Returns a path in the form that events use.
+/// Returns a path in the form in which the file watcher reports paths.
 fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

@@ -13,7 +13,7 @@ const FIRST: [&str; 4] = ["app", "veche", "conn", "req"];
 /// A name with its type and description: a field, a parameter or a result.
 #[derive(Debug, PartialEq)]
 struct Entry {
-    /// Empty for results without a name.
+    /// The name; empty for a result without a name.
     name: String,
     kind: String,
     text: String,

@@ -56,13 +56,13 @@ macro_rules! files {
     };
 }
 
-/// The file for git, in every folder.
+/// The `.gitignore` file, written for every application.
 const GITIGNORE: TemplateFile = (".gitignore", include_str!("../../templates/gitignore"));
 
-/// Settings of editors, in folders of applications in Lua.
+/// Editor settings, written for applications in Lua.
 const LUA_SETTINGS: TemplateFile = (".luarc.json", include_str!("../../templates/luarc.json"));
 
-/// The PHP SDK, in folders of applications in PHP.
+/// The PHP SDK, written for applications in PHP.
 const PHP_SDK: TemplateFile = ("veche.php", include_str!("../../../../sdk/php/veche.php"));
 
 /// The type files of script modules, for editors.

@@ -45,7 +45,7 @@ pub(super) struct PushArgs {
     data: OsString,
 }
 
-/// The most pushes without a response.
+/// Maximum number of pushes that wait for a response.
 const WINDOW: usize = 256;
 /// The time limit for connecting, sending a line and receiving a response.
 const WAIT: Duration = Duration::from_secs(10);
@@ -307,7 +307,7 @@ fn stream(
     let skipped = sender.skipped;
     // This closes the channel of tokens, so the reader stops after the last pending response.
     drop(sender);
-    // If both threads failed, the reader's error is more useful: it contains the server's response.
+    // If reading and sending failed, the reader's error is reported: it contains the server's response.
     let sum = reader
         .join()
         .expect("the reader returns errors instead of panicking")?;

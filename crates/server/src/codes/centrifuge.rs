@@ -1,4 +1,4 @@
-//! Rows of the page about Centrifugo's protocol.
+//! The rows, one per close or error code, of the documentation page about Centrifugo's protocol.
 
 use veche_types::codes::{DisconnectCode, ErrorCode};
 

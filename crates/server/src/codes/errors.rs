@@ -434,7 +434,7 @@ pub(super) const ERRORS: &[CodeEntry] = &[
     ),
 ];
 
-/// Connections that end before a response in the connection's protocol is possible.
+/// Entries for connections that the server ends without being able to send a response.
 pub(super) const UNSAID: &[CodeEntry] = &[
     row(
         0,

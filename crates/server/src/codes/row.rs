@@ -1,9 +1,9 @@
-//! A row of the page of codes.
+//! A row of the reference page of close codes and error statuses.
 
 /// A code, with one of the texts that occur with it.
 pub(super) struct CodeEntry {
     pub(super) code: u16,
-    /// The text as it occurs in a source, or only its beginning if the rest varies.
+    /// The text as it occurs in a source file, or only its beginning if the rest varies.
     pub(super) words: &'static str,
     pub(super) when: &'static str,
     /// Names of the directives that affect the code, each with its section.

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// The most attempts: `openat2` fails when folders are moved while it resolves.
+/// The maximum number of attempts: `openat2` fails if folders are moved while it resolves a path.
 const TRIES_MAX: u32 = 8;
 
 /// NONBLOCK, since opening a FIFO would wait for its writer; NOCTTY, since terminals must not be opened.

@@ -18,14 +18,14 @@ pub(super) struct FileVersion {
     pub(super) len_bytes: u64,
     pub(super) modified_unix_s: u64,
     pub(super) modified_ns: u32,
-    /// The time of the last change of any kind, which can't be set back.
+    /// The time of the file's last change of any kind (`st_ctime`). Programs can't set this time back.
     changed: (i64, u64),
     device: u64,
     inode: u64,
 }
 
 impl FileVersion {
-    // The types of these fields differ between architectures, so some need no conversion.
+    // The types of the fields of `Stat` differ between architectures, so some need no conversion.
     #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
     pub(super) fn of(stat: &Stat) -> Self {
         Self {

@@ -56,7 +56,7 @@ pub fn reload(data: &[u8]) {
                 continue;
             }
         };
-        // The configuration can be printed by `veche config`, and compared with itself it has no changes for a reload.
+        // `veche config` can print the configuration. Compared with itself, the configuration has no changes to reload.
         assert!(!read.effective.to_string().is_empty());
         let same = read.effective.changes(&read.effective);
         let is_same = same.reload.is_empty() && same.restart.is_empty();

@@ -10,14 +10,15 @@ use super::OutputRecord;
 use crate::history::batch_of;
 use crate::worker::HistoryLog;
 
-/// The last batch that the world declared durable.
+/// The number of the last batch that the simulated world declared durable.
 pub(super) type DurableMark = Arc<AtomicU64>;
 
 /// A history log of one worker.
 pub(super) struct RecordedLog {
     pub(super) record: OutputRecord,
     pub(super) reported: DurableMark,
-    /// The number of the last submitted batch, and of the last one that was reported durable to the worker.
+    /// The number of the last submitted batch. `known`: the number of the last batch that was reported
+    /// durable to the worker.
     pub(super) batch: u64,
     pub(super) known: u64,
 }

@@ -1,4 +1,4 @@
-//! The world's ends of a worker's mailbox: takes the messages that the worker sends, and delivers messages to it.
+//! The simulated world's ends of a worker's mailboxes: take the messages that the worker sends, and deliver others.
 
 use std::convert::Infallible;
 
@@ -8,7 +8,7 @@ use veche_sim::worker_driver::{self, WorkerOutput};
 use super::OutputRecord;
 use crate::worker::WorkerMail;
 
-/// The messages in a world's mailboxes.
+/// The type of messages between the workers of a simulated world.
 type WorldMail = WorkerMail<Infallible>;
 
 /// The ends of a worker's mailboxes that belong to others: one for each other worker, and one for the control side.
@@ -38,7 +38,7 @@ impl Mailboxes {
         record: &OutputRecord,
     ) -> (Mailbox<WorldMail>, Self) {
         let options = Options {
-            // One check of credit may cover two deliveries, so a lane has one credit more than the hub uses.
+            // One call of `has_credit` may cover two deliveries, so a lane has one credit more than the hub uses.
             credits: credits + 1,
             ..Options::default()
         };
@@ -105,7 +105,7 @@ impl Mailboxes {
         unfinished.collect()
     }
 
-    /// Takes the messages that the worker has sent to another one.
+    /// Takes the messages that the worker has sent to the worker `to`.
     pub(super) fn take(&mut self, to: usize) -> Vec<worker_driver::WorldMessage> {
         let mut messages = Vec::new();
         while let Some(end) = &mut self.ends[to]

@@ -46,7 +46,7 @@ struct WorkerGlue {
     common: Arc<ProcessState>,
 }
 
-/// Lets the world decide hook requests.
+/// Passes hook requests to the simulated world, which decides on them.
 struct WorldHooks(OutputRecord, OpenHookRequests);
 
 impl HookExecutor for WorldHooks {

@@ -1,4 +1,4 @@
-//! Metrics of outgoing calls: the figures of each client, over all workers.
+//! Metrics of outgoing calls, by kind of client (HTTP, Redis and others), summed over all workers.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use veche_outbound::{ClientKind, ClientMetrics, Outbound, WAIT_BUCKETS_MS};
 
 use super::histogram::NoExemplar;
 
-/// Collects the values at each scrape.
+/// Collects the metrics of outgoing calls at each scrape.
 pub(super) struct CallCollector(pub(super) Outbound);
 
 impl fmt::Debug for CallCollector {

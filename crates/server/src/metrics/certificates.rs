@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::tls_listeners::TlsListeners;
 
-/// Collects the values at each scrape.
+/// Collects the expiry times of certificates at each scrape.
 pub(super) struct CertificateCollector(pub(super) Arc<TlsListeners>);
 
 impl fmt::Debug for CertificateCollector {

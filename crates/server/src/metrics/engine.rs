@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use veche_outbound::engine::{EngineFigures, RemoteStore};
 
-/// Reads the figures at each scrape; without such an engine all are zero.
+/// Reads the engine's figures at each scrape; without an engine outside the process, all are zero.
 pub(super) struct EngineMetrics(pub(super) Option<RemoteStore>);
 
 impl fmt::Debug for EngineMetrics {

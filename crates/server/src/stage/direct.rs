@@ -59,7 +59,7 @@ impl DirectDriver {
         id
     }
 
-    /// Queues bytes of the peer, to be received in a turn of their own.
+    /// Queues bytes from the peer, which the worker receives in a separate turn.
     pub(super) fn arrive(&mut self, id: ConnectionId, bytes: Vec<u8>) {
         self.arrivals.push_back((id, bytes));
     }

@@ -122,7 +122,7 @@ impl<A: WorkerApps> WorkerState<A> {
         })
     }
 
-    /// Resets a connection's timer for the layers that precede its own bytes.
+    /// Sets a connection's timer to the deadline of the layers below its own bytes, such as TLS.
     pub(super) fn arm_opening(&mut self, id: ConnectionId) {
         if let Some(transport) = self.worker.transport_mut(id) {
             let due_ms = transport.opens_by_ms();

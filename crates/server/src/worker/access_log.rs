@@ -9,7 +9,7 @@ use crate::access_log::AccessLogWriter;
 #[derive(Default)]
 pub(super) struct AccessLogBatch {
     writer: Option<AccessLogWriter>,
-    /// Buffers that are reused in each turn.
+    /// The entries of one turn. This buffer and `lines` are reused in each turn.
     done: Vec<AccessLogEntry>,
     lines: Vec<u8>,
 }

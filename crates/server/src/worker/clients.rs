@@ -11,7 +11,7 @@ use super::tls::TlsLayer;
 use super::transport::ConnectionTransport;
 use super::{WorkerApps, WorkerState};
 
-/// The error while the server is shutting down.
+/// The error of outgoing connections that are requested while the server is shutting down.
 const GOING_AWAY: &str = "the server is going away";
 
 impl<A: WorkerApps> WorkerState<A> {

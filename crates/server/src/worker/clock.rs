@@ -1,4 +1,5 @@
-//! The time: monotonic from the driver, wall time without a system call in each turn.
+//! Wall-clock time, derived from the driver's monotonic time. The system clock is read once a
+//! second.
 
 use veche_frontends::Now;
 
@@ -21,7 +22,7 @@ impl WallClock {
         }
     }
 
-    /// Returns both times; the system clock is read once a second.
+    /// Returns monotonic and wall-clock time; reads the system clock at most once a second.
     pub(super) fn at(&mut self, mono_ms: u64) -> Now {
         let is_due = mono_ms >= self.checked_mono_ms + 1000 || self.checked_mono_ms == 0;
         if is_due && !self.is_fixed {
@@ -33,7 +34,7 @@ impl WallClock {
     }
 }
 
-/// Returns the time, to measure turns.
+/// Returns the current time, to measure the duration of turns.
 #[expect(
     clippy::disallowed_methods,
     reason = "the worker's loop is where time is read"

@@ -26,7 +26,7 @@ impl HistoryWriter {
 }
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Passes durable progress on to the hub.
+    /// Reports newly durable history to the hub.
     pub(super) fn take_durable_history(&mut self) {
         let Some(ledger) = &mut self.ledger else {
             return;

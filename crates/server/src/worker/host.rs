@@ -1,5 +1,5 @@
-//! The glue's interfaces to applications, history and hooks: the server has one implementation of each, tests have
-//! others.
+//! Traits through which a worker reaches applications, history and hooks. The server and tests have different
+//! implementations of them.
 
 use veche_apps::{AppHosts, AppSet, DialAction};
 use veche_archive::{AppendError, ArchiveRecord, DurableBatch, Writer};

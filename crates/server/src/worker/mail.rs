@@ -69,7 +69,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Sends the turn's messages and returns credits.
+    /// Sends this turn's messages to other workers, and returns the credits of their messages that were handled.
     pub(super) fn send_messages(&mut self) {
         for to in 0..self.worker.workers() {
             for _ in 0..self.worker.poll_finished(to) {

@@ -1,4 +1,4 @@
-//! Access to a worker for the glue's tests: see `glue`.
+//! Gives the tests of the module `glue` access to a worker.
 
 use veche_frontends::{Context, Now};
 use veche_net::Driver;
@@ -21,7 +21,8 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.rest.hook_executor = Some(Box::new(hook_executor));
     }
 
-    /// Handles the driver's current events, as in a turn that waits several times.
+    /// Handles the events that the driver has now, without waiting. A test may call this several
+    /// times per turn.
     pub(crate) fn deliver_at_once(&mut self) {
         self.poll_driver(Some(0))
             .expect("the network does not fail");
@@ -36,7 +37,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.rest.worker.shared()
     }
 
-    /// Returns the shared context mutably.
+    /// Returns the connections' shared context, to be changed by a test.
     pub(crate) fn shared_mut(&mut self) -> &mut Context {
         self.rest.worker.shared_mut()
     }

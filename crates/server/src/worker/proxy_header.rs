@@ -11,11 +11,11 @@ use veche_proto::proxy;
 use super::transport::ConnectionTransport;
 use super::{LOG, WorkerApps, WorkerState};
 
-/// A header that has not been received completely.
+/// A PROXY protocol header that has not been received completely.
 pub(super) struct PendingProxyHeader {
     /// The part of the header received so far.
     received: Vec<u8>,
-    /// The deadline for the header and all other layers before the connection's own bytes.
+    /// The deadline for the header and a TLS handshake after it, in monotonic milliseconds.
     until_ms: u64,
     listener: u16,
 }

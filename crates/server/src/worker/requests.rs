@@ -1,4 +1,4 @@
-//! Executes the worker's requests to the process, and passes channel events on.
+//! Executes the worker's requests to the process, and queues channel events for the back end.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ use super::transport::ConnectionTransport;
 use super::{LOG, WorkerApps, WorkerState};
 use crate::tls_listeners::ListenerMode;
 
-/// The limit of the buffer of decrypted bytes: it is freed if an event exceeds it.
+/// Maximum capacity of the buffer for decrypted bytes that is kept for reuse. A larger buffer is freed.
 const KEPT_BYTES: usize = 256 << 10;
 
 /// The most handshake steps in a turn: about a millisecond of signing and key exchange.
@@ -53,7 +53,7 @@ pub(super) struct TlsLayer {
 #[derive(Default)]
 pub(super) struct HandshakeQueue {
     ids: VecDeque<ConnectionId>,
-    /// The number of steps taken in this turn.
+    /// The number of handshake steps in this turn.
     taken: usize,
 }
 
@@ -63,7 +63,7 @@ impl HandshakeQueue {
         !self.ids.is_empty()
     }
 
-    /// Returns whether a step can be taken in this turn, and counts it if so.
+    /// Returns whether another handshake step may run in this turn, and counts it if so.
     fn admits(&mut self) -> bool {
         let is_free = self.ids.is_empty() && self.taken < HANDSHAKES_MAX;
         self.taken += usize::from(is_free);

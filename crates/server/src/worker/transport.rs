@@ -68,7 +68,7 @@ impl ConnectionTransport {
         }
     }
 
-    /// Removes and returns the layer; all further bytes belong to the connection itself.
+    /// Removes and returns the PROXY header or TLS layer. All further bytes belong to the connection itself.
     pub(super) fn take(&mut self) -> Self {
         std::mem::take(self)
     }

@@ -37,7 +37,7 @@ impl Drop for WakeOnDrop {
     }
 }
 
-/// A connection that can be dialed, or the error.
+/// A connection to open, with its trust store, or with the error if its certificates could not be read.
 pub(super) type LoadedTrust = (OutgoingConnection, Result<ClientTrust, String>);
 
 impl TrustLoader {
@@ -80,7 +80,7 @@ impl TrustLoader {
         None
     }
 
-    /// Returns the connections that can be dialed now.
+    /// Removes and returns the connections whose certificates have been read, each with the outcome.
     pub(super) fn take_ready(&mut self) -> Vec<LoadedTrust> {
         let mut ready = Vec::new();
         self.under_way.retain_mut(|reading| {

@@ -17,7 +17,7 @@ use crate::support::{Lines, Options, Server, Setup, Socket, chosen_io, now, proc
 /// `limits.memory_limit` of the server under attack.
 const LIMIT_KIB: u64 = 64 << 10;
 
-/// The tolerated excess: data written between two memory readings, and memory released late.
+/// The tolerated excess over the limit: data written between two memory readings, and memory released late.
 const OVER_KIB: u64 = 32 << 10;
 
 /// The tolerated growth of memory that remains after the attack.
@@ -34,11 +34,12 @@ const PUBLICATIONS: usize = 20_000;
 const LIMITS: &str =
     "history_answer_max = 20_000\nwrite_timeout = \"10s\"\nheader_timeout = \"2s\"";
 
-/// The number of attackers, and the number of clients per attacker.
+/// The number of attackers.
 const ATTACKERS: usize = 4;
+/// The number of clients per attacker.
 const CLIENTS: usize = 75;
 
-/// The tolerated total: for each client a hundred kilobytes of pending data, and its session.
+/// The tolerated total memory: for each client a hundred kilobytes of pending data, and its session.
 const MEMORY_MIB_MAX: u64 = 64;
 
 fn say(socket: &mut TcpStream, command: &Value) {
@@ -97,7 +98,7 @@ fn on_both(attempt: impl Fn(&Target<'_>) + Sync) {
                 ..Options::default()
             },
             attackers: ATTACKERS,
-            // The history is stored before the measurement.
+            // The first round fills the history, so it runs before the measurement.
             is_first_costly: true,
             memory_mib_max: MEMORY_MIB_MAX,
             io,
@@ -138,7 +139,7 @@ fn unread_histories() {
     });
 }
 
-/// The client reads nothing and sends many commands for smaller responses.
+/// Clients read nothing, and request the channel's presence a hundred times.
 #[test]
 fn unread_presences() {
     let presence = json!({ "id": 3, "presence": { "channel": "long:1" } });
@@ -192,8 +193,8 @@ fn unread_recoveries() {
     });
 }
 
-/// Subscribers that do not read, whose outboxes together exceed the limit several times. The limit holds, a connected
-/// client is served meanwhile, and once they have disconnected the server accepts handshakes again without a restart.
+/// The outboxes of subscribers that do not read would exceed the limit several times. The limit holds, and another
+/// client is served meanwhile. Once the subscribers have disconnected, the server accepts handshakes again.
 #[test]
 fn outboxes_up_to_the_memory_limit() {
     const SUBSCRIBERS: usize = 40;

@@ -33,7 +33,7 @@ fn posts(bodies: &[String]) {
             files: &[("app.lua", APP)],
             ..Options::default()
         },
-        // The memory of four bodies of a megabyte each, and of the tables created from one of them.
+        // Enough for four bodies of a megabyte each, and for the tables created from one of them.
         memory_mib_max: 96,
         ..Attack::default()
     };
@@ -108,7 +108,7 @@ const GROWING: &str = "local veche = require 'veche'\n\
 
 /// The server's `memory_limit`. The script tries to allocate twice as much.
 const LIMIT_MIB: u64 = 96;
-/// The tolerated excess: the growth of one VM in one run.
+/// The tolerated excess over [`LIMIT_MIB`]: the growth of one VM in one run.
 const OVER_MIB: u64 = 24;
 
 #[test]
@@ -152,7 +152,7 @@ fn a_script_that_grows_to_twice_the_memory_limit() {
     assert!(log.contains("memory_limit is reached"), "{log}");
     assert!(log.contains("not enough memory"), "{log}");
 
-    // Memory that the application releases is available to other applications, and to this one.
+    // Memory that the application releases is available to other applications, and to itself.
     app.say("drop");
     assert_eq!(app.text(), "0");
     thread::sleep(Duration::from_secs(2));

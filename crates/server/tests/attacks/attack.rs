@@ -19,13 +19,14 @@ use super::evidence::Evidence;
 use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Setup, chosen_io, now, process, until};
 
-/// How much the 99th percentile of echoes may exceed that of the second server.
+/// How much the 99th percentile of the attacked server's echo latencies may exceed that of the
+/// second server.
 const LATER_MAX: Duration = Duration::from_millis(50);
 
 /// The thread under attack.
 const WORKER: &str = "worker 0";
 
-/// The number of attempts, since the machine may be busy.
+/// The maximum number of attempts at an attack. It is repeated because the machine may be busy.
 const TRIES: u32 = 5;
 
 /// The number of bystanders of each server.
@@ -248,7 +249,7 @@ impl Attack<'_> {
     }
 }
 
-/// Returns the share of its runnable time in which a thread ran, between two readings.
+/// Returns for which share of its runnable time a thread ran between two readings of its times.
 pub(crate) fn share(before: Option<(u64, u64)>, after: Option<(u64, u64)>) -> f64 {
     let (Some(before), Some(after)) = (before, after) else {
         return 1.0;
@@ -257,7 +258,7 @@ pub(crate) fn share(before: Option<(u64, u64)>, after: Option<(u64, u64)>) -> f6
     (ran as f64 / (ran + waited).max(1) as f64).clamp(0.1, 1.0)
 }
 
-/// The server's state that belongs to clients.
+/// Numbers of objects that the server keeps for clients, such as connections and subscriptions.
 #[derive(Debug, PartialEq)]
 struct State([u64; 6]);
 

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Socket, now, percentile};
 
-/// The interval of messages of one client.
+/// The interval between messages of one client.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// The interval of new connections.
+/// The interval between new connections of a client that reconnects.
 const ANEW_EVERY: Duration = Duration::from_millis(20);
 
 /// The clients of one server.
@@ -24,9 +24,9 @@ pub(crate) struct Bystanders {
 /// The latencies of well-behaved clients.
 #[derive(Debug)]
 pub(crate) struct Waits {
-    /// The 99th percentile of echoes.
+    /// The 99th percentile of the latency of echoes.
     p99: Duration,
-    /// The maximum, which may also be a pause of the machine; only displayed.
+    /// The maximum latency of echoes. It is only displayed, since the machine itself may cause it.
     worst: Duration,
     /// The 99th percentile of the latency of newcomers: connection, handshake and first echo.
     newcomers_p99: Duration,
@@ -119,8 +119,8 @@ fn come(server: SocketAddr, until: Instant) -> Vec<Duration> {
     samples
 }
 
-/// Sends all due messages at once if responses took longer than the interval: otherwise a long turn would be counted
-/// for each message.
+/// Sends a message at each interval. If responses took longer, sends all due messages at once. Otherwise the delay by
+/// one long turn would be counted for each message.
 fn speak(socket: &mut Socket, until: Instant) -> Vec<Duration> {
     let mut samples = Vec::new();
     let mut due = now();

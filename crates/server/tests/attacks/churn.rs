@@ -1,4 +1,4 @@
-//! Connection and channel churn.
+//! Attacks by clients that open and close connections and channels at a high rate.
 
 use std::io::Write;
 use std::time::Duration;

@@ -19,16 +19,16 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 /// The result of one attack.
 pub(crate) struct Evidence {
     pub(crate) io: &'static str,
-    /// The latencies of the bystanders of both servers.
+    /// The latencies of the ordinary clients of the attacked server and of the server beside it.
     pub(crate) waits: [Waits; 2],
-    /// The resident memory of the server process.
+    /// The resident memory of the server process in KiB, before the attack and (`peak_kib`) at most.
     pub(crate) before_kib: u64,
     pub(crate) peak_kib: u64,
     pub(crate) ended: Instant,
 }
 
 impl Evidence {
-    /// Writes the line, if enabled, after measuring the memory again.
+    /// Appends a line of JSON to the report file, if one is set, after measuring the memory again.
     pub(crate) fn write(&self, pid: u32) {
         let Some(file) = std::env::var_os(FILE) else {
             return;

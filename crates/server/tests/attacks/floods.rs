@@ -44,7 +44,7 @@ impl Flooder {
     }
 
     /// Sends what the socket accepts and reads what has arrived. Returns whether there was progress; `None` when the
-    /// server has closed it.
+    /// server has closed the connection.
     fn go_on(&mut self, flood: &[u8], target: &Target<'_>) -> Option<bool> {
         let mut has_moved = false;
         let mut received = [0; FLOOD_BYTES];

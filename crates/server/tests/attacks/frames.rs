@@ -219,7 +219,7 @@ fn halves_of_connections() {
     });
 }
 
-/// Buffers are reused, but no client may see a byte of another.
+/// The server reuses buffers, but no client may see another client's bytes.
 #[test]
 fn bytes_of_others() {
     Attack::default().run(|target, rng| {

@@ -29,24 +29,24 @@ use worst::{WORST, Worst};
 const BUDGET: Duration = Duration::from_millis(20);
 const MEMORY_MIB: u64 = 64;
 
-/// The tolerated wait of a client, in addition to the budget and to the wait of the idle server's
-/// client.
+/// The tolerated wait of a client, in addition to the handler's CPU budget and to the wait of the
+/// idle server's client.
 const LATER_MAX: Duration = Duration::from_millis(25);
 
-/// The same for a test build, which is less optimised, contains LuaJIT's assertions, and runs on
-/// shared machines. It equals the limit for one handler in the tests of `veche-script`.
+/// Replaces [`LATER_MAX`] in a test build, which is less optimised, contains LuaJIT's assertions,
+/// and runs on shared machines. It equals the limit for one handler in the tests of `veche-script`.
 const LATER_MAX_IN_TESTS: Duration = Duration::from_millis(80);
 
 /// The memory that the process may use in addition to the VM's limit.
 const EXCESS_MIB_MAX: u64 = 16;
 
-/// Additional memory for functions whose data stay outside the VM until the handler suspends: the
-/// guide's limit of 64 MiB, and half of that while the buffer grows.
+/// Additional memory for functions that send. The data stays outside the VM until the handler
+/// suspends: at most 64 MiB, and 32 MiB more while the buffer grows.
 const SENT_MIB_MAX: u64 = 96;
 const SENDING: &[&str] = &["conn:send", "veche.publish", "veche.push"];
 
-/// Functions with wider bounds: the first name of the row, the additional wait, the additional
-/// memory in MiB, and the reason, which the table shows.
+/// Functions with wider bounds. Fields: the function, the additional wait, the additional memory in
+/// MiB, and the reason, which the printed table shows.
 const EXCEPTIONS: &[(&str, Duration, u64, &str)] = &[
     (
         "queue:try_push",
@@ -68,8 +68,8 @@ const EXCEPTIONS: &[(&str, Duration, u64, &str)] = &[
     ),
 ];
 
-/// The functions that were slowest in a full run. Without `VECHE_ATTACK_SECONDS` only the last row
-/// of each is measured.
+/// The functions that were slowest in a full run. Without `VECHE_ATTACK_SECONDS`, only the last
+/// entry of `WORST` for each of them is measured.
 const QUICK: &[&str] = &[
     "string.upper",
     "table.concat",
@@ -183,7 +183,7 @@ struct Measured {
     /// The longest round trips of the server under test and of the idle server.
     here: Duration,
     beside: Duration,
-    /// The share of its runnable time in which the worker had a core.
+    /// The share of the worker's runnable time in which it had a core.
     share: f64,
     stopped: u32,
 }
@@ -213,7 +213,7 @@ impl Measured {
         }
     }
 
-    /// Returns the part of the longest round trip that the row has caused.
+    /// Returns by how much the longest round trip exceeded that of the idle server.
     fn stall(&self) -> Duration {
         self.here.saturating_sub(self.beside)
     }

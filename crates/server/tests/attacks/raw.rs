@@ -13,7 +13,7 @@ use crate::support::SOON;
 pub(crate) const UPGRADE: &str = "Host: t\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
-/// Opcodes with FIN, and without.
+/// First bytes of frames: an opcode, with or without the bit FIN.
 pub(crate) const TEXT: u8 = 0x81;
 pub(crate) const TEXT_BEGINS: u8 = 0x01;
 pub(crate) const BINARY: u8 = 0x82;
@@ -100,7 +100,7 @@ pub(crate) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Returns the header of a frame of that length.
+/// Returns the header of a client's frame whose payload has `bytes` bytes, with a mask of zeros.
 pub(crate) fn announced(first: u8, bytes: u64) -> Vec<u8> {
     let mut head = vec![first];
     match bytes {

@@ -1,4 +1,4 @@
-//! Slow clients: each phase of a connection has a deadline, and other clients are accepted meanwhile.
+//! Tests slow clients: each phase of a connection has a deadline, and other clients are accepted meanwhile.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

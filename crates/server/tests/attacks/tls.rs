@@ -69,7 +69,7 @@ impl Whole {
         })
     }
 
-    /// Runs an attack on a server with a certificate of the authority.
+    /// Runs an attack on a server whose certificate the test CA has issued.
     fn run(&self, memory_mib_max: u64, attempt: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
         let attack = Attack {
             memory_mib_max,
@@ -78,7 +78,7 @@ impl Whole {
         self.run_as(attack, attempt);
     }
 
-    /// Runs an attack with other parameters on a server with a certificate of the authority.
+    /// Runs an attack with these parameters on a server with a certificate issued by the test CA.
     fn run_as(&self, attack: Attack<'_>, attempt: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
         let files = self.files();
         let files: Vec<_> = (files.iter())
@@ -136,7 +136,7 @@ fn whole_handshakes_without_end() {
     });
 }
 
-/// A hundred ClientHellos at once; the server signs for each, and none continues.
+/// Each attacker sends 50 ClientHellos at once. The server signs for each; no handshake continues.
 #[test]
 fn crowds_that_only_say_hello() {
     let whole = Whole::new();
@@ -203,7 +203,7 @@ fn garbage_after_the_handshake() {
         let mut client = whole.open(target);
         client.upgrade("/echo").expect("it opens");
         let garbage: Vec<u8> = (0..rng.usize(1..20_000)).map(|_| rng.u8(..)).collect();
-        // A record of application data, or arbitrary bytes.
+        // The garbage follows the header of an application data record, or nothing.
         let begin: &[u8] = if rng.bool() {
             &[23, 3, 3, 0x01, 0x00]
         } else {
@@ -272,7 +272,7 @@ fn keys_that_change_without_end() {
     });
 }
 
-/// As many clients as in the other floods send TLS records endlessly.
+/// Twenty clients send TLS records endlessly, as fast as they can.
 #[test]
 fn records_as_fast_as_they_go() {
     let whole = Whole::new();

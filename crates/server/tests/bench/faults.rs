@@ -11,8 +11,8 @@ use crate::known::websocket::frame;
 use crate::known::{WebSocket, serve, serve_websocket};
 use crate::{bench, scenario};
 
-/// Starts a server that sends each published line to every receiver as often as the function returns. Returns the
-/// addresses for receivers and for lines.
+/// Starts a server that sends each published line to every receiver as many times as `copies` returns for the
+/// line's number. Returns the addresses for receivers and for lines.
 fn broadcast(copies: fn(u64) -> usize) -> (SocketAddr, SocketAddr) {
     let receivers = Arc::new(Mutex::new(Vec::<TcpStream>::new()));
     let known = Arc::clone(&receivers);

@@ -1,4 +1,4 @@
-//! Ctrl-C ends a run, but not its report.
+//! Tests that Ctrl-C ends a run, and that the report of the run is still written.
 
 use std::process::Child;
 use std::thread;

@@ -1,4 +1,4 @@
-//! What the tester reports about itself: no secrets, its own pauses, and little memory if a server does not read.
+//! Tests that the load tester hides secrets, reports its own pauses, and needs little memory if a server does not read.
 
 use std::fs;
 use std::thread;

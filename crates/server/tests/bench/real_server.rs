@@ -1,4 +1,4 @@
-//! Every kind of load against the real server: no errors, and a correct ledger.
+//! Runs every kind of load against the real server, without errors and with a correct ledger.
 
 use crate::support::Setup;
 use crate::support::server::{Options, Server};

@@ -230,7 +230,7 @@ name = "personal"
 subscribe = "none"
 "#;
 
-/// A part of the JSON configuration, written in TOML.
+/// A part of the Centrifugo 6 configuration, in TOML instead of JSON.
 const VERSION_6_TOML: &str = r#"
 [client]
 allow_anonymous_connect_without_token = true

@@ -6,7 +6,7 @@ use std::net::{IpAddr, TcpStream};
 use crate::support::metrics::Metrics;
 use crate::support::{Http, Options, Seen, Server, Socket, connect_from, on_all, until};
 
-/// The stand-in for a proxy: every connection over loopback.
+/// Makes the server treat every connection over loopback as that of a trusted proxy.
 const PROXY: &str = "trusted_proxies = [\"127.0.0.0/8\"]";
 
 /// The headers of a handshake.
@@ -90,7 +90,7 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
         assert_eq!(status("/echo", "198.51.100.7"), 101);
         // The listener's own rules apply to clients behind the proxy too.
         assert_eq!(status("/echo", "192.0.2.66"), 403);
-        // A request without the header counts as the proxy's own.
+        // Without a header that names the client, the proxy's own address is checked.
         assert_eq!(status_of_handshake(&server, "/office", ""), 403);
         assert_eq!(turned_away(&server, "network"), 3.0);
 

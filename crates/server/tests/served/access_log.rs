@@ -66,7 +66,7 @@ fn requests_and_sessions_have_a_line_each_and_no_secret_in_it() {
         echo.close(4001);
         let push = Socket::open(server.public, "/ws?user=ann&token=secret");
         push.leave();
-        // Requests to internal listeners are not logged here.
+        // This configuration does not log requests to internal listeners.
         assert_eq!(get(server.internal, "/health").status, 200);
         let mut broken = Http::connect(server.public);
         broken.raw(b"nonsense\r\n\r\n").expect("sent");

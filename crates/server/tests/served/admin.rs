@@ -219,7 +219,7 @@ fn a_reload_brings_the_page_and_its_keys_and_takes_them_away() {
     let shown = ask(&server, "config", &json!({}));
     assert!(shown.to_string().contains("room"), "{shown}");
     reload("[admin]\nkeys = [\"the-next-operator's\"]\n");
-    // Repeated wrong keys are answered with 429.
+    // The old key is now wrong, and repeated wrong keys are answered with 429.
     until("the end of the old key", || {
         let refused = |_| [401, 429].contains(&post(server.internal, "figures", KEY, "").status);
         (0..12).all(refused)

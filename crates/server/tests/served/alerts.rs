@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::support::metrics::Metrics;
 use crate::support::{Server, USUAL, get, process, until};
 
-/// Returns the path of the rules.
+/// Returns the path of the alert rules.
 pub(crate) fn rules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/prometheus/veche.rules.yml")
 }

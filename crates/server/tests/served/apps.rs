@@ -281,7 +281,7 @@ fn new_code_finds_the_connections() {
             sockets[1].say("count");
             sockets[1].text().starts_with("new")
         });
-        // Suspended handlers end in the old code; later messages go to the new.
+        // Suspended handlers end in the old code; later messages go to the new code.
         assert_eq!(sockets[0].text(), "waited 0.3");
         assert_eq!(sockets[0].text(), "new count 3");
         sockets[2].say("say all subscribed?");

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::support::backing::{Backing, Kind};
 use crate::support::{Options, Server, Setup, USUAL, call, get};
 
-/// Queries either server over TLS; returns the result or the error.
+/// An application that queries MariaDB or Redis over TLS and responds with the result or the error.
 const APP: &str = r#"
 local veche = require "veche"
 local app, config = {}, veche.config

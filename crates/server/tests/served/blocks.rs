@@ -34,7 +34,7 @@ identity = \"jwt\"
 secret_file = \"secret\"
 ";
 
-/// An application that names the user itself.
+/// An application whose handshake handler determines the user.
 const APP: &str = "
 local veche = require 'veche'
 local app = {}

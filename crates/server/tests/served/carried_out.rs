@@ -1,4 +1,4 @@
-//! A response of the API means that every worker has completed the call, on the real server.
+//! Tests on the real server that the API responds to a call only after every worker has completed it.
 
 use std::sync::Arc;
 use std::thread;
@@ -48,7 +48,7 @@ fn ask(http: &mut Http, method: &str, body: &Value) -> Value {
     response.expect("an answer").json()
 }
 
-/// Returns the replies to a batch.
+/// Sends the commands as one `batch` call; returns the reply to each.
 fn batch(server: &Server, commands: Value) -> Value {
     let mut answer = call(server.internal, "batch", &json!({ "commands": commands }));
     answer["replies"].take()
@@ -171,7 +171,7 @@ fn a_whitelist_names_clients_of_any_kind() {
     });
 }
 
-/// A back end that unsubscribes a client while it decides about the subscription, and then grants it.
+/// During the hook for a subscription, the back end unsubscribes the client, and then grants the subscription.
 #[test]
 fn a_back_end_can_call_the_api_during_its_own_hook() {
     on_all(|setup| {

@@ -138,7 +138,7 @@ fn one_way_clients_receive_pushes_and_the_disconnect_reason() {
                 json!({ "channel": "#ann", "pub": { "data": { "for": "her" }, "offset": 1 } })
             );
         }
-        // The request may be in the handshake's query.
+        // The connect request may be in the query of the handshake's URL.
         let encoded = connect.to_string().replace('"', "%22");
         let target = format!("/users/uni_websocket?user=eve&cf_connect={encoded}");
         let mut by_address = Socket::open(server.public, &target);

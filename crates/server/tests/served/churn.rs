@@ -60,7 +60,7 @@ fn churn_leaves_nothing_behind() {
         });
         let after = process::rss_kib(pid);
         assert!(after < rss + 4096, "{rss} KiB grew to {after}");
-        // The server may have accepted some of the connections from the kernel's queue only after the count.
+        // The server may accept some connections from the kernel's queue after the descriptors were counted.
         let mut lines = Lines::connect(server.push);
         until("the last of them to be gone", || {
             let answer = lines.ask(&json!({"user": "churn", "data": 0, "ack": true}));

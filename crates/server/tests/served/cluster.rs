@@ -35,7 +35,8 @@ history_ttl = \"1m\"
 presence = true
 ";
 
-/// The lease of a node, including the interval at which leases are checked.
+/// The longest time until the other nodes notice that a node is gone: its lease plus the interval of
+/// lease checks.
 const LEASE: Duration = Duration::from_secs(12);
 
 fn setup() -> Setup {
@@ -302,7 +303,7 @@ fn nodes_that_disagree_say_so_once() {
     until("the log to say so", || {
         a.log().contains(what) && b.log().contains(what)
     });
-    // In this time each node sends several announcements, but a node logs the disagreement only once.
+    // In this time each node announces its settings several times, but logs the disagreement once.
     thread::sleep(Duration::from_secs(7));
     assert_eq!(a.log().matches(what).count(), 1, "{}", a.log());
     let shown = a

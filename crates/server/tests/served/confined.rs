@@ -81,7 +81,7 @@ fn the_confined_process_serves_ports_bound_by_root() {
     assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
     echo.say("b");
     assert_eq!(echo.text(), "b");
-    // The next process is confined in the same way.
+    // The server process that replaces a killed one is confined in the same way.
     crate::support::process::end(pid);
     until("another server process", || {
         server.try_pid().is_some_and(|next| next != pid)

@@ -27,7 +27,7 @@ fn expressions(value: &Value, into: &mut Vec<String>) {
     }
 }
 
-/// Returns the words of an expression with our metric prefix.
+/// Returns the words of an expression that begin with a prefix of the server's metrics.
 fn metrics_of(expression: &str) -> impl Iterator<Item = &str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = expression.split(move |c| !is_word(c));

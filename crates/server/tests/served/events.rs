@@ -164,7 +164,7 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
         let last = deliveries.iter().rfind(|one| one["lost"].is_u64());
         let last = last.expect("a report of lost events");
         assert_eq!(last["lost"].as_u64(), Some((lost() + refused()) as u64));
-        // The server is unaffected meanwhile.
+        // Lost and rejected events do not affect the rest of the server.
         let answer = call(server.internal, "push", &json!({ "user": "v1", "data": 1 }));
         assert_eq!(answer["result"]["handed"], 1);
     });
@@ -226,7 +226,7 @@ fn an_application_receives_the_same_batches() {
         ] {
             until(what, || count(what) == "1");
         }
-        // A user who returns soon has not left; the room was empty.
+        // A user who returns soon stays online, although the room was empty in the meantime.
         drop(ann);
         until("the room to be empty", || count("vacated room:1") == "1");
         let ann = connect(&["room:1"]);

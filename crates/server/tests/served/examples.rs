@@ -129,7 +129,7 @@ fn chat_of_a_room() {
         let mut guests: Vec<Guest> = Vec::new();
         for nick in names {
             let mut newcomer = Guest::enter(&server, "tea", nick);
-            // Members answer, and the newcomer knows them all.
+            // Each member of the room answers the newcomer's join with its own name.
             for (guest, theirs) in guests.iter_mut().zip(names) {
                 assert_eq!(guest.hear(), newcomer.event("join", nick));
                 guest.say(&json!({"type": "here", "to": newcomer.id}));

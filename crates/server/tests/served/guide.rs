@@ -131,7 +131,7 @@ fn its_applications_run() {
         let mut guests: Vec<Socket> = (0..6)
             .map(|i| Socket::open(server.public, &format!("/1/tea?nick=guest{i}")))
             .collect();
-        // Subscriptions are not acknowledged: clients are tried until they receive.
+        // Guests may receive other guests' messages too, so each reads until its own arrives.
         for (i, guest) in guests.iter_mut().enumerate() {
             guest.say("here");
             let own = json!({"nick": format!("guest{i}"), "text": "here"});

@@ -311,7 +311,7 @@ fn it_is_kept_in_a_sandbox_and_for_another_user() {
     kill(&server);
     assert_eq!(publish(&server, "chat:1", &json!(4))["offset"], 4);
     let kept = server.folder.join("kept");
-    // The boot id is known, although the sandbox hides its file.
+    // The server has stored the boot ID, although the sandbox hides the kernel's boot ID file.
     let run = fs::read_to_string(kept.join("run")).expect("the file of this run");
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
     assert_eq!(run.split(' ').next(), Some(boot.trim_end()));
@@ -352,7 +352,7 @@ fn a_full_disk_delays_only_stored_publications() {
         until("the status to name the error", || error().is_string());
         let waiting = metric("veche_history_pending");
         assert!(waiting > 0.0);
-        // Publications to other channels are not delayed.
+        // Publications without history are not delayed.
         assert_eq!(publish(&server, "news", &json!(1))["handed"], 0);
         let body = json!({ "channel": "chat:2", "data": 1, "skip_history": true });
         let passing = call(server.internal, "publish", &body);
@@ -378,7 +378,8 @@ fn a_full_disk_delays_only_stored_publications() {
     });
 }
 
-/// Twenty kills, five on each setup: publishers record acknowledged publications, followers received ones.
+/// Kills the server twenty times, five times on each setup. Publishers record the acknowledged publications, and
+/// followers the received ones.
 #[test]
 fn kills_under_load_lose_nothing() {
     const KILLS: u32 = 5;
@@ -442,8 +443,8 @@ fn publish_until(server: &Server, channel: &str, is_over: &AtomicBool) -> BTreeM
     }
 }
 
-/// Follows a channel until it receives 0, reconnecting as needed; returns everything received by
-/// offset.
+/// Follows a channel until a publication of the number 0 arrives, reconnecting as needed. Returns the
+/// offset and the number of each received publication.
 fn follow(server: &Server, channel: &str, start: &str) -> Vec<(u64, u64)> {
     let (epoch, _) = start.split_once(':').expect("a position");
     let mut received: Vec<(u64, u64)> = Vec::new();
@@ -456,7 +457,7 @@ fn follow(server: &Server, channel: &str, start: &str) -> Vec<(u64, u64)> {
             continue;
         };
         if client.recovered == false {
-            // The client has missed more than one recovery sends: the rest is read from the history.
+            // More publications are missing than one recovery sends, so the history is read.
             received.extend(read(server, channel, &since));
             continue;
         }
@@ -610,7 +611,7 @@ return ticker
                 }
             }
         };
-        // Ticks are faster than the polling of `until`.
+        // Each attempt reads many ticks, since they arrive faster than `until` retries.
         until("scripts to be refused", || {
             (0..200).any(|_| tick()["refused"].as_u64() > Some(0))
         });

@@ -1,4 +1,5 @@
-//! HTTP of applications on the real server: streamed responses, server-sent events, files, time limits.
+//! Tests HTTP applications on the real server: streamed responses, server-sent events, files,
+//! time limits.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `veche.http` on the real server, with Veche itself, nginx and a silent server as targets.
+//! Tests `veche.http` on the real server, with Veche itself, nginx and a silent server as targets.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -195,7 +195,7 @@ fn pending_requests_finish_in_the_code_they_started_in() {
     });
 }
 
-/// Serves compressed files, with three requests per connection.
+/// Starts an nginx that serves compressed files and closes each connection after three requests.
 fn nginx() -> Nginx {
     Nginx::start(
         |address, folder| {

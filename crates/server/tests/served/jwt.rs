@@ -132,7 +132,7 @@ fn a_token_identifies_the_client_in_every_accepted_place() {
             assert_eq!(response.header("sec-websocket-protocol"), chosen);
             assert!(!response.head.contains(&ann));
         }
-        // The first place with a token counts, valid or not.
+        // If a handshake has several tokens, only one is verified: the header precedes the query.
         let response = handshake(server.public, &format!("/jwt?token={ann}"), &bearer("none"));
         assert_eq!(response.status, 401);
         let response = handshake(server.public, "/jwt", "");
@@ -210,7 +210,7 @@ fn forged_tokens_get_401_and_their_reason_is_counted() {
                 "algorithm",
                 token(&json!({"alg": "none"}), &good, |_| Vec::new()),
             ),
-            // The public key, used as a secret.
+            // Tokens signed with the public key as an HMAC secret.
             (
                 "algorithm",
                 token(&json!({"alg": "HS256"}), &good, hs256(&public)),
@@ -223,7 +223,7 @@ fn forged_tokens_get_401_and_their_reason_is_counted() {
                 "algorithm",
                 token(&json!({"alg": "ES256"}), &good, |message| rsa.sign(message)),
             ),
-            // Signed by the same key, with another digest.
+            // A token signed with the right key, but not with the digest that its header states.
             (
                 "signature",
                 token(&json!({"alg": "RS512"}), &good, |message| rsa.sign(message)),

@@ -1,4 +1,4 @@
-//! Limits of users, keys and slow clients, and of total memory.
+//! Tests the limits on users, API keys, slow clients and total memory.
 
 use serde_json::json;
 

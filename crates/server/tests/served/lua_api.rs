@@ -60,7 +60,7 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// A caller that stays with one worker.
+/// A client whose connection stays open, so that one worker handles all its requests.
 struct Caller(Http);
 
 impl Caller {

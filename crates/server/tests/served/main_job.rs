@@ -329,7 +329,7 @@ fn a_push_after_open_is_received() {
     });
 }
 
-/// A message of a megabyte and messages around the frame format's limits, to a client that reads.
+/// A client receives messages with lengths around the limits of the frame format, and one of a megabyte.
 #[test]
 fn size_is_no_matter() {
     on_all(|setup| {

@@ -1,4 +1,4 @@
--- `veche.mysql` with a real server. Each function of `t` is a test, run by a request to its name.
+-- Tests `veche.mysql` with a real server. Each function of `t` is a test that a request runs by name.
 local veche = require "veche"
 local check, suite = require "check", require "suite"
 local null = veche.null
@@ -134,7 +134,7 @@ function t.errors_have_the_codes_of_the_server()
   check.fails("mysql: the statement has 2 placeholders, but 1 values were given", db.query, db, "select ?, ?", 1)
   check.fails("mysql: the statement has 0 placeholders, but 1 values were given", db.query, db, "select 1", 1)
   check.fails("two columns of the result are named \"a\"", db.query, db, "select 1 as a, 2 as a")
-  -- The connection still works after these errors.
+  -- The connection still works after statements have failed.
   check.equal(db:value("select 7"), 7)
 end
 
@@ -233,7 +233,7 @@ function t.time_is_limited()
   check.fails("mysql: no result within 300ms", quick.query, quick, "select sleep(20)")
   check.equal(veche.time.monotonic() - began < 2, true)
   check.equal(quick:value("select 7"), 7)
-  -- The database has stopped executing the statement too.
+  -- After the time limit the database, too, stops executing the statement.
   local left
   for _ = 1, 100 do
     left = db:value("select count(*) from information_schema.processlist where info like 'select sleep(20)%'")

@@ -97,7 +97,7 @@ fn every_spelling_of_a_path_meets_the_same_rules() {
             ("/%7", 400, ""),
             ("/%ff", 400, ""),
             ("/%c0%ae%c0%ae/private/secret.txt", 400, ""),
-            // The path of the route, and the path of the script's own router.
+            // Paths that configured routes match, and paths that the router of a script matches.
             ("/id/7", 200, "other /id/7 nobody"),
             ("/id/staff/7?user=bob", 200, "other /id/staff/7 bob id=7"),
             ("/id/%73taff/7?user=bob", 200, "other /id/staff/7 bob id=7"),

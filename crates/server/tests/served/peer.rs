@@ -131,7 +131,7 @@ impl<S: Read + Write> Peer<S> {
         self.raw(&out);
     }
 
-    /// Returns the next item.
+    /// Returns the next message, control frame or end of the connection.
     pub(crate) fn hear(&mut self) -> PeerEvent {
         loop {
             while !self.input.is_empty() {
@@ -174,7 +174,8 @@ impl<S: Read + Write> Peer<S> {
     }
 }
 
-/// Starts a TLS server with a certificate made for that name; returns the certificate as PEM.
+/// Starts a TLS server with a self-signed certificate for `name`. Returns the server's address, and
+/// the certificate as PEM.
 pub(crate) fn serve_tls(
     name: &str,
     serve_one: impl Fn(StreamOwned<ServerConnection, TcpStream>) + Send + Sync + 'static,

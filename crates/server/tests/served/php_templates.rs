@@ -12,7 +12,7 @@ use crate::php_fpm::fpm::{CHILDREN, Fpm};
 use crate::php_workers::has_php;
 use crate::support::{Http, Seen, Socket, get, skip, until};
 
-/// A folder of a template under `veche dev`.
+/// A project created from a template, and the `veche dev` that serves it.
 struct Made {
     folder: PathBuf,
     address: SocketAddr,

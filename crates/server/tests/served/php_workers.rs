@@ -97,7 +97,7 @@ fn serve(setup: Setup, more: &str) -> Server {
     Server::serving(setup, &routes(more), &[("app.php", &program(APP))])
 }
 
-/// Returns a figure of the application's processes, of the sample whose labels contain `label`.
+/// Returns the value of a metric of the application `chat`, summed over samples with this label.
 fn metric(server: &Server, name: &str, label: &str) -> f64 {
     Metrics::scrape(server.internal).sum(name, &["app=\"chat\"", label])
 }

@@ -118,8 +118,8 @@ fn a_reopened_log_is_checked_again() {
     let server = Server::prepared(USUAL, &LOGS, logs_owned_by_nobody);
     let secret = secret_in(&server.folder);
     let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-    // A planted file is reported when its owner is to be changed and each time it is reopened. Both
-    // processes reopen the server's own log.
+    // A planted file is reported when its owner is to be changed and each time it is reopened. The
+    // supervisor and the server process both reopen `veche.log`.
     for (name, count) in [("veche.log", 3), ("access.log", 2)] {
         let (log, old) = (
             server.folder.join("logs").join(name),

@@ -1,4 +1,4 @@
-//! Presence of all subscribers of a channel, on any route.
+//! Tests the presence of all subscribers of a channel, on any route.
 
 use serde_json::{Value, json};
 

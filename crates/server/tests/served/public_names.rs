@@ -147,7 +147,7 @@ fn command_line(names: &mut Names) {
             names.insert(format!("exit {code} {meaning}"));
         }
         let flag = line.trim_start();
-        // `  -c, --config <FILE>` and `      --json`; wrapped lines of a flag's text are indented further.
+        // Flags begin like `  -c, --config <FILE>` or `      --json`; wrapped lines of text are indented further.
         if flag.starts_with('-') && line.len() - flag.len() <= 6 {
             let words = flag.split([' ', ',']).filter(|word| word.starts_with('-'));
             for word in words.map(|word| word.trim_end_matches("...")) {
@@ -161,7 +161,7 @@ fn command_line(names: &mut Names) {
 fn codes(names: &mut Names) {
     let page = read("docs/reference/codes.md");
     let mut kind = "";
-    // The overview before these sections has the same numbers and texts, but also names of sources, so it is skipped.
+    // The page's overview is skipped: it has the same numbers and texts as the later sections, but also other names.
     let (_, sections) = page
         .split_once("\n## WebSocket close codes")
         .expect("the section");
@@ -305,7 +305,7 @@ fn methods() -> Vec<String> {
         .collect()
 }
 
-/// Adds the methods and their fields: an unknown field is rejected with a list of the known ones.
+/// Adds the API's methods and fields. The server lists a method's fields when it rejects an unknown one.
 fn requests(server: &Server, names: &mut Names) {
     for method in methods() {
         names.insert(format!("method {method}"));

@@ -1,4 +1,4 @@
--- `veche.redis` with a real server. Each function of `t` is a test, run by a request to its name.
+-- Tests `veche.redis` with a real server. Each function of `t` is a test that a request runs by name.
 local veche = require "veche"
 local check, suite = require "check", require "suite"
 local null = veche.null
@@ -216,7 +216,7 @@ function t.errors_have_kinds()
   what = about(r.pipeline, r, { { "get", "text" }, { "lpush", "text", "y" } })
   check.equal(what.kind, "refused")
   check.equal(what.code, "WRONGTYPE")
-  -- A connection that the server closes while a command waits on it.
+  -- The server closes a connection while a command waits on it.
   local few = veche.redis.connect(veche.config.url .. "&pool=1&wait_timeout=0.2")
   local task = veche.spawn(function()
     local ok, why = pcall(few.blpop, few, "never", 20)

@@ -54,7 +54,7 @@ fn a_redis_that_crashes_and_returns() {
         for number in 0..60 {
             assert_eq!(status(number), 200);
         }
-        // A restart between commands causes no error either.
+        // A restart of Redis between two commands causes no error.
         backing.crash();
         backing.start();
         std::thread::sleep(Duration::from_millis(50));

@@ -74,7 +74,7 @@ fn a_slow_reader_is_closed_alone() {
                 "{setup:?}: the neighbour's p99 is {p99:?} of {} pushes",
                 latencies.len()
             );
-            // The aim is below 50 ms; the machine may be busy.
+            // The goal is less than 50 ms, but the machine may be busy.
             assert!(p99 < Duration::from_millis(500), "{p99:?}");
         });
         let rss_after = process::rss_kib(pid);

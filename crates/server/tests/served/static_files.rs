@@ -156,7 +156,7 @@ fn the_variant_that_the_client_prefers_is_sent() {
         );
         assert_eq!(answer.status, 406);
         assert_eq!(answer.header("vary"), Some("Accept-Encoding"));
-        // Routes without the option send no Vary header, and neither do files of applications.
+        // Routes without precompressed variants send no Vary header, and neither do files of applications.
         let answer = ask(&mut http, "GET", "/index.html", "Accept-Encoding: br, gzip");
         assert_eq!((answer.status, answer.header("vary")), (200, None));
         let answer = ask(&mut http, "GET", "/app/file", "Accept-Encoding: br, gzip");

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::support::{Server, Setup, get, now};
 
-/// Starts a server whose application at `/suite` is that file; its option is the URL to test with.
+/// Starts a server with the application `script` at `/suite`, whose option `url` is the URL to test
+/// with.
 pub(crate) fn serve(setup: Setup, script: &str, url: &str) -> Server {
     let routes = format!(
         "[[route]]\npath = \"/suite\"\nhandler = \"lua\"\nscript = \"app.lua\"\noptions = {{ url = \"{url}\" }}\n"

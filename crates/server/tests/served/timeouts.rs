@@ -119,7 +119,7 @@ fn silent_clients_are_closed_and_those_answering_pings_stay() {
     });
 }
 
-/// Messages in either direction keep a session alive, pings don't.
+/// Messages in either direction keep a session alive; pings don't.
 #[test]
 fn idle_sessions_end() {
     on_all(|setup| {

@@ -1,4 +1,4 @@
-//! Kills of worker processes under load, with a ledger: each message is handled once, or its connection is closed.
+//! Kills worker processes under load. By the ledger, each message is handled once, or its connection is closed.
 
 use std::collections::HashMap;
 use std::fs;

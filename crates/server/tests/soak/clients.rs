@@ -15,7 +15,7 @@ pub(crate) struct Load {
     pub(crate) is_over: AtomicBool,
     /// The number of correct responses.
     pub(crate) answers: AtomicU64,
-    /// The number of handlers that failed on request.
+    /// The number of handlers that a client made fail on purpose.
     pub(crate) failures: AtomicU64,
 }
 
@@ -93,7 +93,7 @@ impl Load {
                 expect(socket, "after 0.01");
             }
             5 => {
-                // A reload to newer code may end the repetition.
+                // A reload may end the repetition started by `every`, so its messages are not awaited.
                 socket.say("every 3");
                 socket.say("echo meanwhile");
                 expect(socket, "echo meanwhile");

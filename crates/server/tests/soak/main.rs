@@ -84,7 +84,7 @@ fn reload(server: &Server, version: u32, with_service: bool) -> Value {
     server.ask("reload").expect("an answer")
 }
 
-/// Runs the ledger of `veche bench` during the whole test: publications arrive once and in order.
+/// Runs `veche bench broadcast` during the whole test. Its ledger shows whether publications arrive once and in order.
 fn ledger(server: &Server, duration: Duration) -> Child {
     Command::new(env!("CARGO_BIN_EXE_veche"))
         .args(["bench", "broadcast", "-n", "10", "--rate", "100", "--json"])
@@ -179,7 +179,7 @@ fn resources_return_to_their_level() {
             scope.spawn(move || load.request(seed));
         }
         scope.spawn(|| load.hog());
-        // The threads of the load have to end even if this panics.
+        // The threads of the load have to end even if `reload_and_look` panics.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             reload_and_look(&server, now() + duration)
         }));
@@ -196,7 +196,7 @@ fn resources_return_to_their_level() {
     );
     assert!(answers > duration.as_secs() * 50 && failures > duration.as_secs());
 
-    // Everything ends, including the old code of the last reload.
+    // The load is over, so all connections must close.
     server.await_connections(0);
     let metrics = || Metrics::scrape(server.internal);
     until("errors to be counted", || {

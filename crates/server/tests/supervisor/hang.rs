@@ -1,4 +1,4 @@
-//! Server processes that hang, entirely or with one worker, and late responses.
+//! Tests server processes that hang, entirely or with one worker, and late responses.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -31,7 +31,7 @@ fn an_abandoned_reload_does_not_apply_later() {
     kill(server, Signal::CONT);
     veche.await_log("reload timed out is not in force");
     assert!(!veche.log().contains("the new config is in force"));
-    // Neither process has applied the configuration, so the next reload reports the same change.
+    // Neither supervisor nor server process has applied the configuration, so a reload reports the same change.
     let answer = ask(&veche.control(), RELOAD).expect("it is put in force");
     assert_eq!(
         answer["changed"],
@@ -68,7 +68,7 @@ fn without_a_watchdog_a_process_may_hang() {
     thread::sleep(Duration::from_secs(3));
     kill(server, Signal::CONT);
     assert_eq!(veche.server_pid(), server);
-    // The watchdog works for this process again.
+    // A reload turns the watchdog on again for the same process.
     veche.write_config("watchdog_timeout = \"1s\"", "");
     ask(&veche.control(), RELOAD).expect("it is put in force");
     freeze(server);

@@ -1,4 +1,5 @@
-//! Log files of the running server: reopened on a signal, rotated by size, by both processes.
+//! Log files of the running server: the supervisor and the server process reopen them on a signal and rotate
+//! them by size.
 
 use std::fs;
 use std::path::Path;
@@ -40,7 +41,8 @@ fn a_moved_log_is_reopened_by_both_processes() {
             && text.lines().any(|line| line.contains("process: log files"))
     });
     let length = text(&old).len();
-    // The signal goes to the server process alone: signalling all processes called `veche` must not kill it.
+    // SIGUSR1 is sent to the server process directly, as `pkill -USR1 veche` does. It must not kill
+    // it.
     fs::rename(&file, &old).expect("moved");
     kill(server, Signal::USR1);
     until("another line", || {
@@ -67,7 +69,7 @@ fn a_log_that_is_full_is_rotated_and_the_oldest_goes() {
     }
     assert!(!numbered(3).exists());
     for number in [1, 2] {
-        // The server process may be rotating: for a moment the file with that number is missing.
+        // The server process may be rotating its log: meanwhile the file `veche.log.NUMBER` is missing.
         until("a whole file", || {
             let text = text(&numbered(number));
             text.ends_with('\n') && text.len() <= 5 << 10

@@ -71,7 +71,7 @@ impl Ledger {
         self.lines.lock().iter().filter(|one| *one == line).count()
     }
 
-    /// Returns configuration lines that continue `[limits]` and define a service of that name.
+    /// Returns configuration lines that continue `[limits]` and define a service, which reports under this name.
     fn limits(&self, name: &str) -> String {
         format!(
             "drain_time = \"30s\"\nupgrade_drain_time = \"30s\"\n[[service]]\nname = \"life\"\nscript = \"life.lua\"\n\
@@ -90,7 +90,7 @@ impl Ledger {
         veche
     }
 
-    /// Upgrades to a process whose service has that name.
+    /// Upgrades to a process whose service reports to the ledger under this name.
     fn upgrade(&self, veche: &Veche, name: &str) -> Result<(), String> {
         veche.write_config(&self.limits(name), "");
         ask(&veche.control(), UPGRADE)?;

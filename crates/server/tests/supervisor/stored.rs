@@ -1,4 +1,4 @@
-//! Listening sockets in systemd's descriptor store: a socket of the test stores them, and the next start gets them.
+//! Tests listening sockets that a simulated systemd stores and passes to the next start.
 
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -179,7 +179,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
     assert!(Socket::open(address, "/").is_alive());
 }
 
-/// Clients would hang on a socket without a listener, instead of being refused.
+/// If the store kept a socket from which no process accepts, clients would hang instead of being refused.
 #[test]
 fn sockets_of_removed_addresses_are_closed() {
     let mut manager = Manager::new("stored-moved");

@@ -402,7 +402,7 @@ fn upgrades_under_load() {
     });
 }
 
-/// Kills of the server process at intervals that cause no backoff, with or without upgrades.
+/// Kills the server process at intervals that cause no backoff. Some kills follow an upgrade.
 #[test]
 fn kills_under_load() {
     let veche = start("kills", DRAIN);

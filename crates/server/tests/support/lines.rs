@@ -45,7 +45,7 @@ impl Lines {
         self.answer()
     }
 
-    /// Sends FIN and waits for the server's: the server has processed all earlier lines by then.
+    /// Sends FIN and waits for the server's FIN. By then the server has processed all lines.
     pub(crate) fn finish(mut self) {
         self.socket
             .shutdown(Shutdown::Write)

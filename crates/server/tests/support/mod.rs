@@ -91,7 +91,7 @@ pub(crate) fn setups() -> impl Iterator<Item = Setup> {
         .filter(move |setup| has_uring || setup.io != "io_uring")
 }
 
-/// The setup of tests about processes rather than bytes.
+/// The usual setup, for tests that do not depend on the I/O driver.
 pub(crate) const USUAL: Setup = Setup {
     io: "epoll",
     workers: 3,

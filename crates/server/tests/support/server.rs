@@ -342,7 +342,7 @@ impl Server {
         }
     }
 
-    /// Ends the server, draining or not.
+    /// Ends the server without waiting for its clients to leave.
     fn end(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;

@@ -3,13 +3,13 @@
 use super::imports::tokens;
 use super::{assert_none, sources};
 
-/// The file of the table.
+/// The file that defines the codes.
 const TABLE: &str = "crates/types/src/codes.rs";
 
-/// The reference page generated from the table.
+/// The generated reference page of the codes.
 const PAGE: &str = "docs/reference/codes.md";
 
-/// Numbers that can only be codes in the sources of the product.
+/// Ranges of numbers that are codes wherever the product's sources contain them.
 const NUMBERS: &[std::ops::RangeInclusive<u32>] = &[
     101..=113,
     1001..=1015,
@@ -19,7 +19,7 @@ const NUMBERS: &[std::ops::RangeInclusive<u32>] = &[
     4999..=4999,
 ];
 
-/// Files in which such a number has another meaning.
+/// Exceptions: a file, a number that is not a code there, and the number's meaning.
 const OTHERWISE: &[(&str, u32, &str)] = &[
     ("crates/proto/src/http/status.rs", 101, "HTTP's statuses"),
     (

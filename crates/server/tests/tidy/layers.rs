@@ -1,4 +1,4 @@
-//! Layers of the front ends, and import cycles in every crate.
+//! Checks the layers of the front ends, and import cycles in every crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use super::{assert_none, sources};
 /// The crate whose folders are layers.
 const SOURCES: &str = "crates/frontends/src/";
 
-/// The layers of that crate: each folder may import from itself and the earlier ones. Files outside of the folders may
-/// import from all.
+/// The folders of [`SOURCES`] as layers: each folder may import from itself and from earlier ones. Files outside
+/// of these folders may import from all.
 const LAYERS: &[&str] = &[
     "outbox",
     "context",
@@ -27,9 +27,9 @@ const COMMON_WORDS: &[&str] = &["app", "push"];
 
 /// Remaining references to client protocols outside of their folders. No row may be added.
 const NAMED: &[(&str, &str)] = &[
-    // Hook requests are JSON that the crate of that name encodes and decodes.
+    // Hook requests are JSON that the crate `veche_centrifuge` encodes and decodes.
     ("context/hooks.rs", "veche_centrifuge"),
-    // Data without a declared kind are JSON or bytes by the rule of that crate.
+    // The crate `veche_centrifuge` determines whether data without a declared kind are JSON or bytes.
     ("backend/command.rs", "veche_centrifuge"),
 ];
 

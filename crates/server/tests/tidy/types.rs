@@ -13,10 +13,10 @@ const AS_CONFIGURED: &str =
 /// The reason why a type of the protocol and a type of the server share a name.
 const AS_SENT: &str = "one thing in Centrifugo's protocol and in the server";
 
-/// The reason why types of several application runtimes share a name.
+/// The allowed reason for types with the same name in several application runtimes.
 const OF_RUNTIMES: &str = "each runtime of applications has its own form of the same thing";
 
-/// The reason why the main type of a module has a plain name.
+/// The allowed reason for general type names such as `Error` in several crates.
 const OF_MODULES: &str = "the word of its crate or module, which is named with it where two meet";
 
 /// Names that several crates define, with the reasons.
@@ -38,7 +38,7 @@ const SHARED: &[(&str, &str)] = &[
     ("RouteHandler", AS_CONFIGURED),
 ];
 
-/// The most tokens of a visibility: `pub(in super::super)`.
+/// Maximum number of tokens in a visibility modifier such as `pub(in super::super)`.
 const VISIBILITY_TOKENS_MAX: usize = 7;
 
 /// Returns the names of the types that are not private, from the tokens of a source.
@@ -68,7 +68,7 @@ fn folders_by_type() -> BTreeMap<String, BTreeSet<String>> {
     let texts: BTreeMap<String, String> = sources().collect();
     let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for folder in crates() {
-        // The modules exclude those that only tests use.
+        // `Modules::read` leaves out modules that only tests use.
         for module in Modules::read(&folder).0.values() {
             let tokens = tokens(&texts[&format!("{folder}{}", module.file)]);
             for name in visible_types(&tokens) {

@@ -156,7 +156,7 @@ fn as_many_expired_entries_go_as_room_is_needed() {
     assert!(gone <= EXPIRED_PER_CHANGE + EXPIRED_PER_LOCK, "{gone}");
     let large = bytes(&"x".repeat(100_000));
     dict.set(b"large", large, None, 10).expect("room");
-    // The limit leaves room for the entry, or for at most the memory that the last shard freed under one lock.
+    // Expired entries are removed only until the new entry fits, so little more memory is free than one lock frees.
     let left = (1 << 20) - dict.used_bytes();
     assert!(
         left <= (EXPIRED_PER_CHANGE + EXPIRED_PER_LOCK) * 170,

@@ -24,11 +24,11 @@ enum Step {
     Delete(OwnedCell),
 }
 
-/// A list of changes.
+/// A list of changes to a table, which are applied together.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     steps: Vec<Step>,
-    /// The memory of the values.
+    /// The memory of the values in bytes.
     bytes: usize,
 }
 
@@ -143,7 +143,7 @@ impl State {
             .collect()
     }
 
-    /// Applies all changes of a batch for which there is room, or none.
+    /// Applies all changes of a batch, or none. The caller has made room for the batch.
     fn steps(&mut self, table: &Table, batch: &Batch, now_ms: u64) -> Result<(), TableError> {
         table.hold_changes();
         let mut undo = Vec::new();

@@ -53,7 +53,7 @@ impl Block {
     pub(super) fn bytes(&self) -> usize {
         match self.0.len() {
             0 => 0,
-            // Includes the two reference counts.
+            // An allocation of an `Arc` also contains two reference counts.
             len => heap_bytes(len + 16),
         }
     }

@@ -162,7 +162,7 @@ impl IndexBuilder<'_> {
             let most = (lacking + PIECE_BYTES) / entry_bytes;
             sampled += (most / each_stands_for).max(1);
             let high = sample.get(sampled).cloned();
-            // An estimate from the sample with a margin, so that the vector need not grow.
+            // The number of entries is estimated, with a margin, so that the vector need not grow.
             let expected = match high {
                 Some(_) => most,
                 None => lacking / ENTRY_BYTES,

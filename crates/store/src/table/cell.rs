@@ -85,8 +85,8 @@ impl std::fmt::Display for InputValue<'_> {
             Self::Other(name) => write!(out, "a {name}"),
             Self::Text(text) => {
                 const SHOWN_MAX: usize = 40;
-                // Decodes no more bytes than the displayed characters and one more can have, at
-                // four bytes each.
+                // Decodes only as many bytes as one character more than is displayed can take: a
+                // character has at most four bytes.
                 let begin = &text[..text.len().min(4 * SHOWN_MAX + 4)];
                 let text = String::from_utf8_lossy(begin);
                 match text.char_indices().nth(SHOWN_MAX) {
@@ -101,16 +101,16 @@ impl std::fmt::Display for InputValue<'_> {
 /// An `f64` represents every integer up to this absolute value exactly.
 const EXACT_MAX: f64 = (1_u64 << 53) as f64;
 
-/// The position of a number relative to the values of a type.
+/// The position of a number in the ascending sequence of all values of a column type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberPosition {
-    /// Before the first value.
+    /// The number is less than the smallest value of the type.
     Before,
-    /// At this value, given as bits.
+    /// The number equals this value (raw 64-bit representation).
     At(u64),
-    /// Between this value and the next.
+    /// The number is between this value (raw 64-bit representation) and the next value of the type.
     Behind(u64),
-    /// After the last value.
+    /// The number is greater than the largest value of the type.
     After,
 }
 
@@ -203,7 +203,7 @@ fn whole_limits(kind: &Type) -> [i128; 2] {
 }
 
 impl Type {
-    /// Returns the position of a number relative to the values of this type; `None` if either is not a number.
+    /// Returns the position of `given` among the values of this type; `None` if the type or `given` is not numeric.
     pub(super) fn position_of(&self, given: InputValue<'_>) -> Option<NumberPosition> {
         match self {
             Self::Unsigned(_) | Self::Signed(_) => {

@@ -97,7 +97,7 @@ impl Table {
         })
     }
 
-    /// Adds to a number of a row and returns the bits of the sum; `None` if the row does not exist.
+    /// Adds `by` to a numeric value of a row and returns the bits of the sum; `None` if the row does not exist.
     ///
     /// # Errors
     /// As for [`update`](Self::update), and [`TableError::Value`] if the column is not numeric or the sum is out of range.
@@ -219,7 +219,7 @@ impl Table {
         }
     }
 
-    /// Returns the error for values that a unique index has already.
+    /// Returns the error for a row with values that a unique index already contains.
     pub(super) fn unique_violation<'a>(
         &self,
         index: &str,

@@ -19,28 +19,28 @@ use super::tree::Edge;
 use super::watch::WatchEvent;
 use super::{State, Table, is_expired};
 
-/// Expired rows removed per change, so that they are removed faster than new ones can arrive.
+/// Number of expired rows removed per change, so that rows are removed faster than new ones can arrive.
 pub(super) const EXPIRED_PER_CHANGE: usize = 8;
 
-/// The most rows removed under one lock, expired and evicted ones, however much room is needed.
+/// The maximum number of rows removed under one lock, expired or evicted, however much room is needed.
 pub(super) const EXPIRED_MAX: usize = 1024;
 
 /// The number of rows that a change may still remove to get room.
 #[derive(Debug)]
 pub(super) struct RoomBudget {
-    /// The rows that may still be removed under the current lock.
+    /// The number of rows that may still be removed under the current lock.
     lock: usize,
-    /// The rows that may still be removed by the whole change, under all of its locks.
+    /// The number of rows that the whole change may still remove, under all of its locks.
     call: usize,
 }
 
 impl RoomBudget {
-    /// Returns the budget of a number of changes.
+    /// Returns the budget for a call that changes this many rows.
     fn new(table: &Table, changes: usize) -> Self {
         let call = match table.schema.evict {
-            // Expired rows only. The rest is removed by maintenance, so a change that does not fit may fit soon.
+            // Only expired rows are removed. Maintenance removes the others, so a change that does not fit may fit soon.
             Evict::Nothing => EXPIRED_MAX.max(2 * changes),
-            // As many as are needed: a change does not fail while there are rows to evict.
+            // As many rows are removed as needed: a change does not fail while there are rows to evict.
             _ => usize::MAX,
         };
         Self {
@@ -71,7 +71,7 @@ impl RoomBudget {
 
 /// How a change gets the memory that it needs.
 pub(super) enum Room<'a> {
-    /// By removing rows within this budget: expired ones, and then by eviction.
+    /// The change removes rows within this budget to make room: first expired rows, then evicted ones.
     Make(&'a mut RoomBudget),
     /// Room for the whole batch was made before. Removals of expired rows are recorded here, so that they can be undone.
     Made(&'a mut Vec<Undo>),
@@ -95,7 +95,7 @@ impl Table {
             state.refuse_while_loading()?;
             if std::mem::take(&mut is_first) {
                 let most = EXPIRED_MAX.min(EXPIRED_PER_CHANGE * changes);
-                // These were due anyway, so they do not count as rows removed for room.
+                // A change always removes a few expired rows, so they do not count as rows removed for room.
                 budget.lock -= state.expire(self, most, now_ms);
             }
             let result = change(&mut state, &mut budget);

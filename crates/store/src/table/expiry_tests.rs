@@ -223,7 +223,7 @@ fn fill_up(table: &Table, ttl_ms: Option<u64>) -> usize {
     table.info().rows
 }
 
-/// Returns a batch of new rows with a word of this length.
+/// Returns a batch that inserts `rows` rows with this word.
 fn batch_of(rows: u64, word: &[u8]) -> Batch {
     let mut batch = Batch::default();
     for id in 1_000_000..1_000_000 + rows {
@@ -236,7 +236,7 @@ fn batch_of(rows: u64, word: &[u8]) -> Batch {
 #[test]
 fn removals_for_a_large_batch_are_split_over_several_locks() {
     for evict in [None, Some("key"), Some("by_user")] {
-        // Expired rows, and live ones that have to be evicted.
+        // Tests expired rows, and then rows without expiry, which have to be evicted.
         for ttl_ms in [Some(10), None] {
             if evict.is_none() && ttl_ms.is_none() {
                 continue;
@@ -247,7 +247,7 @@ fn removals_for_a_large_batch_are_split_over_several_locks() {
             });
             let rows = fill_up(&table, ttl_ms);
             assert!(rows > 10 * EXPIRED_MAX, "{rows}");
-            // The rows that are removed under each lock.
+            // The number of rows that are removed under each lock.
             let mut slices = Vec::new();
             let done = table.change_in_slices(4000, 20, |state, budget| {
                 let before = state.rows.count();

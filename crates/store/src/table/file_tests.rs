@@ -455,7 +455,7 @@ fn a_table_is_saved_and_restored() {
     assert_eq!(kinds(&changes), ["load"]);
     table.check();
     assert_eq!(dump(&table), before);
-    // Other rows can be changed afterwards.
+    // The restored rows can be changed.
     assert_eq!(table.delete(Cell::Bits(5), 0), Ok(true));
     let other = named();
     let error = other

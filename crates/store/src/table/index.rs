@@ -1,4 +1,4 @@
-//! An index of a table, with keys of any of the three forms.
+//! An index of a table, whose keys are `u64`, `u128` or byte strings.
 
 use std::cmp::Ordering;
 

@@ -75,9 +75,9 @@ pub enum JobError {
     Row {
         /// The name of the file.
         file: String,
-        /// The location in the file.
+        /// The location of the invalid content in the file.
         place: FilePosition,
-        /// The reason why it is invalid.
+        /// The reason why the content is invalid.
         why: String,
     },
     /// A snapshot is damaged.
@@ -87,7 +87,7 @@ pub enum JobError {
         file: String,
         /// The byte up to which the snapshot is intact.
         at: u64,
-        /// The kind of damage found there.
+        /// The kind of damage found after the intact part.
         why: String,
     },
     /// A snapshot has other columns than the table.
@@ -95,7 +95,7 @@ pub enum JobError {
     Columns {
         /// The name of the snapshot.
         file: String,
-        /// The difference between the columns.
+        /// The difference between the snapshot's columns and the table's.
         why: String,
     },
     /// The table refuses a row.

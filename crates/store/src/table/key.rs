@@ -19,11 +19,11 @@ pub(super) trait TreeKey: Ord + Clone + Default + std::fmt::Debug + Send + Sync 
 
     fn push_text(&mut self, text: &[u8]);
 
-    /// Returns the least key that is greater than this one and does not begin with it; `None` if there is none. `rest` is the
+    /// Returns the next greater key that does not begin with this one; `None` if there is none. `rest` is the
     /// number of bits that complete keys have after this prefix, if the size is fixed.
     fn next(self, rest: u32) -> Option<Self>;
 
-    /// Returns the least complete key that begins with this one. `rest` is the same as for [`next`](Self::next).
+    /// Returns the smallest complete key that begins with this one. `rest` is the same as for [`next`](Self::next).
     fn least(self, rest: u32) -> Self;
 
     /// Returns the approximate position of this key between two others, from 0 to 1; `None` if the form of the keys does not
@@ -233,7 +233,7 @@ impl KeyShape {
             return Some((key.clone().least(rest), key.next(rest)));
         }
         let (_, kind, is_nullable) = &self.parts[part];
-        // From here on the column has a value.
+        // The limits apply to values of the column, so the range excludes NULL.
         let mut prefix = key.clone();
         let mut before = rest;
         if *is_nullable {
@@ -323,16 +323,16 @@ impl KeyShape {
     }
 }
 
-/// A range of values for the indexed column that follows those with fixed values.
+/// A range of values for one indexed column. The columns before it in the index have fixed values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Range<'a> {
-    /// At least this value.
+    /// Values must be at least this one.
     pub from: Option<InputValue<'a>>,
-    /// At most this value.
+    /// Values must be at most this one.
     pub to: Option<InputValue<'a>>,
-    /// Greater than this value.
+    /// Values must be greater than this one.
     pub above: Option<InputValue<'a>>,
-    /// Less than this value.
+    /// Values must be less than this one.
     pub below: Option<InputValue<'a>>,
 }
 
@@ -344,7 +344,7 @@ impl Range<'_> {
     }
 }
 
-/// The limits of a scan: the index entries that it visits.
+/// The range of index entries that a scan visits.
 #[derive(Debug, Default)]
 pub(super) struct IndexRange<'a> {
     /// Values of the index's first columns; `None` for a value that no row can have.

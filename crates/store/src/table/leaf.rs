@@ -17,7 +17,7 @@ pub(super) const TEXTS_BYTES_MAX: usize = 64 << 10;
 /// A leaf with fewer rows is merged with a neighbour.
 pub(super) const MERGE_BELOW: usize = ROWS_MAX / 8;
 const STEP: usize = ROWS_MAX / 8;
-/// Capacity for the first rows, so that a small table does not allocate a whole step.
+/// The number of rows for which a new leaf has room, so that a small table does not allocate [`STEP`] rows.
 const ROWS_FIRST: usize = 8;
 /// Minimum growth of the string area in bytes.
 const TEXTS_STEP: usize = 64;
@@ -300,7 +300,7 @@ impl Leaf {
     }
 }
 
-/// Adds to each four-byte number with wrapping.
+/// Adds `by` to each four-byte number. The addition wraps.
 fn move_some(ends: &mut [u8], by: u32) {
     for end in ends.as_chunks_mut::<4>().0 {
         *end = u32::from_le_bytes(*end).wrapping_add(by).to_le_bytes();

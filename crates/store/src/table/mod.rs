@@ -125,7 +125,7 @@ impl<'a> Row<'a> {
 /// The memory of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInfo {
-    /// Rows, including expired ones not removed yet.
+    /// Number of rows, including expired rows that are not removed yet.
     pub rows: usize,
     /// Memory used by the table, in bytes.
     pub bytes: usize,

@@ -167,7 +167,7 @@ fn what_replaces_a_table_keeps_changes_out_until_it_is_there() {
             updated,
             Ok(UpdateResult::Updated) | Err(TableError::Loading)
         ));
-        // In either order, no writer is blocked forever, and the indexes match the rows.
+        // Whichever thread was first, no writer is blocked forever, and the indexes match the rows.
         put(&table, 2, 5);
         table.check();
     });

@@ -1,4 +1,4 @@
-//! The row numbers of a leaf.
+//! The row numbers of a leaf, which stores up to about a thousand rows of a table.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ const STEP: usize = ROWS_MAX / 8;
 pub(super) enum RowNumbers {
     /// Consecutive numbers, beginning with `first`.
     Run { first: u32, count: u32 },
-    /// Row numbers that need not be consecutive.
+    /// A list of row numbers, which need not be consecutive.
     List(Arc<Vec<u32>>),
 }
 
@@ -128,7 +128,7 @@ impl RowNumbers {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Run { .. } => 0,
-            // The content of the list, its header, and the reference counts.
+            // Counts the content of the list, the header of the list, and the reference counts.
             Self::List(list) => {
                 heap_bytes(list.capacity() * 4) + heap_bytes(size_of::<Vec<u32>>() + 16)
             }

@@ -12,7 +12,7 @@ const LEAVES_MAX: usize = 512;
 
 #[derive(Clone, Debug)]
 struct Branch {
-    /// A lower bound of the numbers in each leaf.
+    /// A lower bound of the row numbers in each leaf.
     firsts: Vec<u32>,
     leaves: Vec<Leaf>,
 }
@@ -133,7 +133,7 @@ impl TableRows {
         leaves.sum::<usize>() + self.texts[column]
     }
 
-    /// Returns the branch and the leaf of a number.
+    /// Returns the branch and the leaf of a row number.
     #[inline]
     fn seek(&self, number: u32) -> (usize, usize) {
         let branch = last_up_to(&self.firsts, number, (ROWS_MAX * LEAVES_MAX).ilog2());

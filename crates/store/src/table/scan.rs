@@ -14,18 +14,19 @@ use super::{Row, State, Table, is_expired};
 /// Options of a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanOptions<'a> {
-    /// Limits of the indexed column that follows those with fixed values.
+    /// Limits of one column of the index: the first one for which the scan has no fixed value.
     pub range: Range<'a>,
     /// Scans in reverse order.
     pub is_reverse: bool,
-    /// Maximum number of rows.
+    /// Maximum number of rows of the scan; `None` means no limit.
     pub rows_max: Option<usize>,
 }
 
 /// Maximum number of rows visited under one lock, including expired ones, which are not returned.
 const ROWS_PER_LOCK_MAX: usize = 1024;
-/// Number of rows prefetched at a time: at the start of a slice, and later.
+/// Number of rows prefetched at a time at the start of a slice.
 const PREFETCH_FIRST: usize = 6;
+/// Number of rows prefetched at a time later in a slice.
 const PREFETCH_MAX: usize = 12;
 
 /// The state of a scan.
@@ -40,7 +41,7 @@ pub struct Scan {
 enum ScanCursor {
     /// The scan is finished.
     Done,
-    /// A range of row numbers, if the key is the row number: from the first, inclusive, to the second, exclusive.
+    /// A range of row numbers, if they are computed from the keys: from the first to the second, exclusive.
     Rows(u64, u64),
     /// A range of entries of the index at the given place in the schema, or of the key's index if `None`.
     Narrow(Option<usize>, EntryRange<u64>),
@@ -355,8 +356,9 @@ struct Prefetch<'a, I> {
     numbers: I,
     keys: KeyReader<'a>,
     positions: [Option<RowPosition<'a>>; PREFETCH_MAX],
-    /// The number of prefetched rows, and the index of the next one among them.
+    /// The number of prefetched rows.
     count: usize,
+    /// The index of the next prefetched row.
     next: usize,
 }
 

@@ -154,7 +154,7 @@ impl std::fmt::Display for Type {
 pub struct Column {
     /// The name: a letter followed by letters, digits and `_`.
     pub name: Box<str>,
-    /// The type of its values.
+    /// The type of the column's values.
     pub kind: Type,
     /// Whether rows may lack a value in this column.
     pub is_nullable: bool,
@@ -221,7 +221,7 @@ pub enum Evict {
     Nothing,
     /// The rows with the lowest key.
     Key,
-    /// The rows that are first in the index at this place.
+    /// The first rows of the index with this position in [`Schema::indexes`].
     Index(usize),
 }
 

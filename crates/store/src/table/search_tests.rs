@@ -12,7 +12,7 @@ fn filled(kind: &str, values: &[u64]) -> Table {
         ..SchemaDraft::default()
     };
     let table = Table::new("t", draft.check().expect("a schema"));
-    // Inserted in scattered order, so that leaves are split in the middle.
+    // Rows are inserted in scattered order, so that leaves are split in the middle.
     for step in 0..values.len() {
         let id = step * 7919 % values.len();
         let text = format!("{:020}", values[id]);

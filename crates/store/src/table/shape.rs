@@ -10,11 +10,11 @@ pub(super) struct Shape {
     slots: Box<[Slot]>,
     /// The size of a row in bytes, without its strings.
     pub(super) width: usize,
-    /// The offset of the string ends, which come last in a row.
+    /// The byte offset in a row at which the ends of its strings begin. They are the last part of the row.
     pub(super) ends: usize,
     /// The number of string columns.
     pub(super) texts: usize,
-    /// The conversion between the key and the row number, if the key is the row number.
+    /// The mapping between keys and row numbers, if a row's number is computed from its key.
     pub(super) key: Option<NumberKey>,
 }
 

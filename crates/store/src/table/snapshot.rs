@@ -241,7 +241,7 @@ impl Table {
         std::mem::forget(replacing);
         self.notify_watchers(|out| json::event(out, WatchEvent::Load, None));
         drop(state);
-        // Dropped without the lock, because freeing much memory takes time.
+        // The old rows are dropped without the lock, because freeing much memory takes time.
         drop(old);
         Ok(count)
     }
@@ -392,7 +392,7 @@ impl DraftFile {
         }
     }
 
-    /// Syncs the draft, renames it over the other file, and syncs the folder.
+    /// Syncs the draft, renames it to `path`, which it may replace, and syncs the folder.
     fn publish(mut self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, path)?;
@@ -528,7 +528,7 @@ struct ChunkReader<'a, R: Read> {
     /// The offset of the next chunk in the file.
     at: u64,
     total: Hasher,
-    /// The last chunk without its checksum.
+    /// The chunk that was read last, without its checksum.
     piece: Vec<u8>,
 }
 
@@ -541,7 +541,7 @@ impl<R: Read> ChunkReader<'_, R> {
         })
     }
 
-    /// Appends `count` bytes to the chunk.
+    /// Reads `count` bytes from the file and appends them to `piece`.
     fn read(&mut self, count: usize) -> Result<(), JobError> {
         // The buffer grows with the bytes that arrive, so a false declared length can't exhaust memory.
         let mut some = (&mut self.reader).take(count as u64);

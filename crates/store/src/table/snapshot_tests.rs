@@ -207,7 +207,7 @@ proptest! {
             let mut options = LoadOptions::new(format);
             options.list = Some("rows".to_owned());
             let other = twin(&table);
-            // Read in small pieces, as from a pipe.
+            // The text is read in small pieces, as from a pipe.
             let reader = Trickle(text.as_bytes(), Rng::with_seed(seed));
             let loaded = other.load_from(reader, "f", &options, CLOCKS);
             prop_assert_eq!(loaded, Ok(rows.len() as u64));
@@ -278,7 +278,7 @@ fn some_blocks() -> (Arc<Table>, Vec<u8>, Vec<usize>) {
         draft.indexes = vec![("by_n".to_owned(), vec!["n".to_owned()], false)];
     });
     for id in 0..3_u64 {
-        // Two of these strings fill a leaf.
+        // Two strings of this length fill a leaf of the table.
         let text = vec![b'a' + id as u8; 33_000];
         let row = [Cell::Bits(id), Cell::Bits(id), Cell::Text(&text)];
         table.put(PutMode::Insert, &row, None, 0).expect("room");
@@ -325,7 +325,8 @@ fn damage_is_refused_and_nothing_changes() {
     for at in places {
         let mut broken = bytes.clone();
         broken[at] ^= 1 << random.u8(..8);
-        // The error refers to the chunk that contains the byte, or to the end of the file if a length became greater.
+        // The error refers to the chunk that contains the flipped byte, or to the end of the file if a length became
+        // greater.
         let from = starts.iter().rev().find(|start| **start <= at);
         refuse(
             &broken,

@@ -41,7 +41,7 @@ pub(super) struct Stub {
 pub(super) enum Says {
     /// The same answer to every call.
     Always(StubAnswer),
-    /// The answer of a test's function.
+    /// The answer that a function of the test returns.
     Asks,
 }
 

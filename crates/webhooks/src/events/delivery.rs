@@ -14,9 +14,9 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// The reason why a batch was not delivered.
 #[derive(Debug)]
 pub(super) enum DeliveryError {
-    /// The back end rejected the batch, which is discarded; with the text for the log.
+    /// The back end rejected the batch, which is discarded. Contains the text for the log.
     Refused(String),
-    /// The batch is sent again later; with the text for the log.
+    /// The batch is sent again later. Contains the text for the log.
     Later(String),
 }
 
@@ -43,7 +43,7 @@ pub(super) fn send(
     };
     let (done, outcome) = mpsc::sync_channel(1);
     outbound.ask(request.into_call(), move |outcome| {
-        // The receiver can't have been dropped.
+        // This function waits for the outcome, so the receiver still exists.
         let _ = done.send(outcome);
     });
     let outcome = outcome

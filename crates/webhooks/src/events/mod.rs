@@ -24,10 +24,10 @@ use self::delivery::{DeliveryError, send};
 /// The target of this module's log lines.
 const TARGET: &str = "veche::events";
 
-/// The most events of one request.
+/// The maximum number of events in one request.
 const BATCH_MAX: usize = 500;
 
-/// The delay before a failed batch is retried; it doubles up to the second value.
+/// The delay before a failed batch is retried. It doubles with each failure, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
@@ -154,7 +154,7 @@ impl Drop for EventDelivery {
 impl DeliveryQueue {
     /// The main function of the sending thread.
     fn send_all(&self, outbound: &Outbound) {
-        // Distinguishes batches from those of a previous process, which numbered its batches in the same way.
+        // The start time distinguishes the batches from those of a previous process, which have the same numbers.
         let began = SystemTime::UNIX_EPOCH
             .elapsed()
             .unwrap_or_default()

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use veche_hub::ChannelEvent;
 
-/// The content of one request.
+/// The content of the request that delivers one batch of events.
 pub(super) struct EventsBody<'e> {
     /// The id of the batch: the same in each retry, and different from the ids of all other
     /// batches.

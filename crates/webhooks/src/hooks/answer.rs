@@ -19,7 +19,7 @@ use super::metrics::WebhookOutcome;
 pub(super) struct ParsedAnswer {
     pub(super) decision: HookDecision,
     pub(super) how: WebhookOutcome,
-    /// The outcome for the breaker; `None`: the response does not count.
+    /// The outcome that the circuit breaker counts; `None` if the response is not counted.
     pub(super) ending: Option<BackendResult>,
     /// A description of a problem, for the log.
     pub(super) problem: Option<String>,
@@ -187,12 +187,12 @@ fn grant(kind: HookKind, granted: Granted<'_>) -> Result<HookGrant, String> {
     Ok(grant)
 }
 
-/// 0 means no expiry.
+/// Converts a time of expiry; 0 means no expiry.
 fn time(seconds: u64) -> Option<u64> {
     Some(seconds).filter(|&seconds| seconds > 0)
 }
 
-/// Returns JSON as it is, or the bytes of the `b64…` field.
+/// Returns the payload: the JSON value unchanged, or the decoded bytes of the `b64…` field.
 fn payload(
     name: &str,
     json: Option<&RawValue>,

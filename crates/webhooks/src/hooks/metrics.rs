@@ -8,13 +8,13 @@ use veche_outbound::{AtomicCounter, LatencyHistogram};
 pub enum WebhookOutcome {
     /// The back end granted the request.
     Granted,
-    /// An error for the client.
+    /// The back end returned an error for the client.
     Error,
     /// The back end disconnects the client.
     Disconnect,
     /// The request failed, or its response was invalid.
     Failed,
-    /// No response in time.
+    /// No response arrived in time.
     TimedOut,
     /// Not sent: requests are suspended after failures.
     Paused,

@@ -109,7 +109,7 @@ impl fmt::Debug for QueuedRequest {
 /// A request that was sent. Dropping it delivers a failure if no decision was delivered before.
 struct ActiveRequest {
     back_end: Arc<HookEndpoint>,
-    /// Timeouts of one client count as a single failure.
+    /// The client whose command is decided. Timeouts of one client count as a single failure.
     client: Box<str>,
     asked: Instant,
     /// `None` once the request is answered.
@@ -282,7 +282,7 @@ impl HookEndpoint {
         });
     }
 
-    /// Records the end of a request; returns the next one to send.
+    /// Records the end of a request; returns the next request to send.
     fn ended(&self, parsed: &ParsedAnswer, client: &str, asked: Instant) -> Option<QueuedRequest> {
         let figures = self.figures.of(self.kind);
         figures.waiting.sub(1);

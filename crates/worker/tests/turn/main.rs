@@ -1,4 +1,4 @@
-//! A single worker: its commands for transports, its messages to other workers, and the times of its turns.
+//! Tests a single worker: its commands for transports, its messages to other workers, and the times of its turns.
 
 mod app;
 mod full;
@@ -476,7 +476,7 @@ fn a_drain_tells_applications_then_clients_over_time() {
     for id in ids {
         worker.handle_closed(id, None);
     }
-    // A suspended handler of a client is left, so the worker still counts as having clients.
+    // The handler of one client is still suspended, so the worker still counts as having clients.
     worker.with_apps(|apps, _| {
         apps.has_clients = true;
         apps.do_services_go_on = true;

@@ -1,4 +1,4 @@
-//! The lane to the cluster, which is the last lane of this worker, after those to two other workers.
+//! Tests of the lane to other nodes, which is the last lane of the worker.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn relays_to_nodes_take_the_lane_and_made_up_addresses_do_not() {
     let ports = &mut worker.shared_mut().requests;
     ports.nodes = Some(NODES);
     ports.far_relays.push_back((NodeId(7), relay(2)));
-    // A forged address that names the lane to the cluster as if it were a worker; its relay is dropped.
+    // A forged address has the number of the lane to other nodes as its worker; its relay is dropped.
     ports.relays.push_back(relay(2));
     ports.relays.push_back(relay(1));
     worker.finish_turn();

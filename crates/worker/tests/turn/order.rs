@@ -160,7 +160,8 @@ fn what_a_sweep_lets_go_on_is_answered_in_the_same_turn() {
 
 #[test]
 fn publications_of_a_resumed_connection_are_swept_in_the_same_turn() {
-    /// More subscribers than are served within the publish call, so that a sweep is needed.
+    /// More subscribers than a publish call serves immediately, so that the publications wait for
+    /// `Hub::sweep`.
     const SUBSCRIBERS: u32 = 20;
     let mut worker = worker();
     let far = channel_of(&worker, 1);

@@ -650,7 +650,7 @@ fn what_events_left_for_the_turn_has_work_of_its_own() {
         worker.handle_accepted(peer, PUBLIC, PEER, ());
         worker.handle_received(peer, &mut get("/nothing").into_bytes());
     }
-    // One request within the work limit of events, and one within the limit of the backlog; the third waits.
+    // The turn answers one request within the work limit of events and one within that of the backlog. The third waits.
     let (writes, state) = turn(&mut worker);
     assert_eq!((writes.len(), state), (2, TurnState::Busy));
     let (writes, state) = turn(&mut worker);

@@ -12,7 +12,7 @@ use Veche\Worker\Effects;
 interface Decision
 {
     /**
-     * Returns the reply of the answer, and adds its data to the effects.
+     * Returns the reply to the server for this decision, and adds the reply's data to the effects.
      *
      * @internal
      * @return array<string, mixed>

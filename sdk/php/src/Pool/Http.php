@@ -33,7 +33,7 @@ final class Http
      * Makes a GET request.
      *
      * @param array<string, string> $headers
-     * @param float $timeout Seconds for all of it.
+     * @param float $timeout Seconds for the whole call, including redirects.
      * @throws VecheException if there is no response
      */
     public function get(string $url, array $headers = [], float $timeout = 30.0): HttpResponse
@@ -46,7 +46,7 @@ final class Http
      *
      * @param mixed $body A string is sent as it is, anything else as JSON.
      * @param array<string, string> $headers
-     * @param float $timeout Seconds for all of it.
+     * @param float $timeout Seconds for the whole call, including redirects.
      * @throws VecheException if there is no response
      */
     public function post(string $url, mixed $body, array $headers = [], float $timeout = 30.0): HttpResponse
@@ -62,7 +62,7 @@ final class Http
      * Makes a request with any method.
      *
      * @param array<string, string> $headers
-     * @param float $timeout Seconds for all of it.
+     * @param float $timeout Seconds for the whole call, including redirects.
      * @throws VecheException if there is no response
      */
     public function request(

@@ -232,7 +232,7 @@ final class AppTester
     public function close(TestConnection $from, int $code, string $reason): void
     {
         self::demandOpen($from);
-        // Removed before the event, so that handlers no longer find it among the user's
+        // The connection is removed before the event, so that handlers do not find it among the user's
         // connections.
         unset($this->connections[$from->id]);
         $from->closeCode = $code;
@@ -323,7 +323,7 @@ final class AppTester
     }
 
     /**
-     * Answers a call to a server outside, by the test's closure.
+     * Answers a call to another server with the result of the test's closure.
      */
     private function outside(Frame $call): void
     {

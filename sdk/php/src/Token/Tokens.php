@@ -76,8 +76,8 @@ final class Tokens
      *
      * @param string $user The user of the connection; empty for an anonymous client.
      * @param string $channel The channel that the client may subscribe to.
-     * @param int|null $expireAt When the subscription ends, in seconds since 1970; 0: never; by
-     *     default with the token.
+     * @param int|null $expireAt When the subscription ends, in seconds since 1970; 0: never;
+     *     null: when the token expires.
      * @param mixed $info What other clients see of the subscription.
      * @param mixed $data What the client receives as it subscribes.
      * @param string|null $client Id of the only connection that may use the token.

@@ -236,7 +236,7 @@ final class Client
         try {
             $this->write(Frame::close($error->getCode()));
         } catch (NetworkException | ClosedException) {
-            // `$error` describes the cause, so it is thrown instead.
+            // `$error` describes the cause, so it is thrown instead of the failure to send the Close frame.
         }
         $this->end();
         throw $error;

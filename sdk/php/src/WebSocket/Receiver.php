@@ -139,7 +139,7 @@ final class Receiver
     }
 
     /**
-     * Checks that a data frame is permitted in the current state (section 5.4).
+     * Checks that a data frame is permitted in the current state (RFC 6455, section 5.4).
      */
     private function order(Opcode $opcode): void
     {
@@ -166,7 +166,7 @@ final class Receiver
         }
         $length = unpack($size === 2 ? 'n' : 'J', $this->buffer, $this->start + 2)[1];
         $isShortest = $length < 0 || $length >= ($size === 2 ? 126 : 65536);
-        // The most significant bit is 0 (section 5.2).
+        // The most significant bit of the length is 0 (RFC 6455, section 5.2).
         $this->check($isShortest && $length >= 0, 1002, 'malformed payload length');
         return [2 + $size, $length];
     }

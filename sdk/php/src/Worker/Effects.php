@@ -26,7 +26,7 @@ class Effects
     private int $bytes = 0;
 
     /**
-     * @param int $id Of the event.
+     * @param int $id The id of the event.
      * @param Closure(self): void $flush Sends the effects so far; is called when a frame has no room for more.
      */
     public function __construct(
@@ -37,7 +37,7 @@ class Effects
     }
 
     /**
-     * @param array<string, mixed>|string $head An effect, or its JSON. Its data, if it has any, were kept just before.
+     * @param array<string, mixed>|string $head An effect, or its JSON. Its data are passed to {@see keep()} before.
      */
     public function add(array|string $head): void
     {
@@ -87,8 +87,8 @@ class Effects
     }
 
     /**
-     * Returns the members of a head as JSON, each with a comma before it, and the parts; then starts again without
-     * effects.
+     * Returns the members `effects` and `parts` of a frame's head as JSON, each with a comma before it, and the
+     * parts. Then removes all effects.
      *
      * @return array{string, list<string>}
      * @throws CallerException if JSON can't express an effect

@@ -33,7 +33,7 @@ final class Engine
     /** @var Closure(Effects): void */
     private readonly Closure $flush;
     private FrameDecoder $decoder;
-    /** @var list<string> Joined once, so that payloads are copied once. */
+    /** @var list<string> Pieces of output, joined only when taken, so that payloads are copied once. */
     private array $output = [];
     /** @var array<int, Handling> Events that have begun, by id. */
     private array $running = [];
@@ -170,7 +170,7 @@ final class Engine
     }
 
     /**
-     * Suspends the current handler until that time.
+     * Suspends the current handler until `$time`, in seconds.
      */
     public function sleepUntil(float $time): void
     {
@@ -257,7 +257,7 @@ final class Engine
                 }
                 return null;
             case 'cancel':
-                // Ignored: the server expects an answer to a cancelled event too.
+                // A cancellation is ignored, since the server expects an answer to a cancelled event too.
                 return null;
             default:
                 throw new ServerException("a frame of the unknown type \"{$head['type']}\"");

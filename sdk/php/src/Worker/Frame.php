@@ -20,7 +20,8 @@ final class Frame
     public const PREFIX_BYTES = 8;
 
     /**
-     * The form in which Veche writes the head of a message's event: its beginning, the text after the id, and its ends.
+     * The parts of the head of a message's event as Veche writes it: the beginning, the text after the event's id, the
+     * text before the user, and the end for a text and for a binary message.
      */
     private const EVENT = '{"type":"event","id":';
     private const CONNECTION = ',"event":"message","connection":"';

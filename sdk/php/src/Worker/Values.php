@@ -24,7 +24,7 @@ final class Values
     private const MAP = 6;
     private const ERROR = 7;
 
-    /** Up to here every integer is exact as a 64-bit float. */
+    /** Up to this value every integer is exact as a 64-bit float. */
     private const WHOLE_MAX = 1 << 53;
 
     private int $at = 0;

@@ -194,7 +194,7 @@ final class FpmAppTest extends TestCase
         self::assertLessThan(0.3, microtime(true) - $started, 'other routes go on');
         self::assertSame(503, self::request('/plain/a', 'x')[0]);
         self::assertSame(1013, self::closeCode($late));
-        // The end of a connection is never dropped.
+        // The close event of a connection is never dropped, even if the queue is full.
         $heard = [];
         while (!in_array('gone left with 1000', $heard, true)) {
             $heard[] = $patient->receive(5)->data;
@@ -224,7 +224,7 @@ final class FpmAppTest extends TestCase
 
     private static function open(string $user): Socket
     {
-        // A process may still be sleeping in the previous test.
+        // A PHP process may still be busy with a handler of the previous test that sleeps.
         for ($attempt = 1; true; $attempt++) {
             try {
                 return Socket::connect(self::$server->url("/ws?user=$user"));

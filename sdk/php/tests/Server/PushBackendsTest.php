@@ -57,7 +57,7 @@ final class PushBackendsTest extends TestCase
         $user = Client::connect(self::$server->url('/swoole'));
         $user->send('tester01');
         $frame = '{"command":"update_data","user":"tester01"}';
-        // The server does not confirm the name, so the first orders may arrive before it.
+        // The server does not confirm the user name, so the first push may arrive before the name does.
         for ($i = 0, $message = null; $i < 10 && $message === null; $i++) {
             self::assertSame([0, 'sent'], self::execute('swoole.php', ['tester01']));
             $message = $user->tryReceive(0.1);

@@ -17,7 +17,7 @@ use Veche\Tests\Support\Server;
  */
 final class RestartTest extends TestCase
 {
-    // epoll: with io_uring the kernel closes connections some time after the end of the process.
+    // Uses epoll, because with io_uring the kernel closes connections some time after the end of the process.
     private const CONFIG = <<<'TOML'
         [server]
         io = "epoll"

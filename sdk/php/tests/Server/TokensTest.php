@@ -106,7 +106,7 @@ final class TokensTest extends TestCase
     }
 
     /**
-     * @return array{Key, string, string} With the setting of the server, and the content of its file.
+     * @return array{Key, string, string} A key, the server's setting, and its file content.
      */
     private static function key(string $algorithm): array
     {

@@ -114,7 +114,7 @@ final class WorkerAppTest extends ServerTestCase
         foreach ($sockets as $socket) {
             self::assertSame('sleep ', $socket->receive(30)->data);
         }
-        // One after the other they would last 100 seconds.
+        // One after the other, the hundred handlers would take 100 seconds.
         self::assertLessThan(20, microtime(true) - $started);
         foreach ($sockets as $socket) {
             $socket->close();

@@ -12,7 +12,7 @@ namespace Veche\Tests\Support;
 final class RuntimeVectors
 {
     /**
-     * @return array<string, array<string, mixed>> By name.
+     * @return array<string, array<string, mixed>> The test vectors by name.
      */
     public static function read(string $file): array
     {

@@ -605,7 +605,7 @@ final class AppTest extends TestCase
     }
 
     /**
-     * @return list<array<string, mixed>> The heads.
+     * @return list<array<string, mixed>> The heads of the frames.
      */
     private static function frames(string $bytes): array
     {

@@ -17,7 +17,7 @@ use Veche\Tests\Support\RuntimeVectors;
 use Veche\Worker\Values;
 
 /**
- * Calls to other servers, with the vectors and in tests of an application.
+ * Tests calls to other servers, with the recorded frames and with the tester of an application.
  */
 final class PoolTest extends TestCase
 {

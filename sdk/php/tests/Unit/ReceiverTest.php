@@ -134,7 +134,7 @@ final class ReceiverTest extends TestCase
 
     public function testFramesAreMaskedAndHaveTheShortestLength(): void
     {
-        // The first is the example of RFC 6455, section 5.7.
+        // The first frame is the example of RFC 6455, section 5.7.
         self::assertSame('818537fa213d7f9f4d5158', bin2hex(Frame::encode(Opcode::Text, 'Hello', "\x37\xfa\x21\x3d")));
         $key = "\0\0\0\0";
         $lengths = [0 => '80', 125 => 'fd', 126 => 'fe007e', 65535 => 'feffff', 65536 => 'ff0000000000010000'];

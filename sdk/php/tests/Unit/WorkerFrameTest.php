@@ -40,7 +40,7 @@ final class WorkerFrameTest extends TestCase
         foreach ([strlen($wire), 7, 1] as $size) {
             $decoder = new FrameDecoder();
             $frames = [];
-            // The same frame twice, back to back.
+            // The decoder receives the frame twice, back to back.
             foreach (str_split($wire . $wire, $size) as $part) {
                 $decoder->feed($part);
                 while (($frame = $decoder->next()) !== null) {

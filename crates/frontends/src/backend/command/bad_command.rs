@@ -114,8 +114,8 @@ pub(crate) fn retry_without_unknown_fields<T, E>(
     attempt(&rest)
 }
 
-/// Overwrites a field with spaces, with its value and one comma. `end` is the index after its name, which may be
-/// followed by white space. Returns `None` if the field can't be found.
+/// Overwrites the name and value of a field, and one comma, with spaces. `end` is the index after the name and any
+/// white space that follows it. Returns `None` if the field can't be found.
 fn blank_field(object: &mut [u8], end: usize) -> Option<()> {
     let name = object.get(..end)?.trim_ascii_end();
     let end = name.len();

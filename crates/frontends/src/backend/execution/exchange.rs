@@ -14,8 +14,8 @@ use crate::http::api_error::write_error;
 const UNANSWERED: &str = "internal server error: the publication may have been made or not; it can be repeated with its idempotency key";
 
 /// Added to [`Exchange::open`] until the user's home worker reports how many answers to a user
-/// command will follow. Answers that arrive earlier are subtracted from the sum, which can't reach
-/// 0 too early.
+/// command will follow. Answers that arrive earlier are subtracted from the sum, so that it
+/// can't reach 0 too early.
 pub(super) const UNCOUNTED: u32 = 1 << 31;
 
 /// How the results of a publication are combined.
@@ -24,7 +24,7 @@ pub enum AnswerShape {
     /// `{"receivers":N}`, the sum over all targets; for a single target also its position, if it has history, and whether
     /// it was skipped.
     Sum,
-    /// `{"responses":[…]}`, one per target.
+    /// `{"responses":[…]}` with one result per target.
     Each,
 }
 
@@ -243,8 +243,8 @@ fn write_delivered(text: &mut String, handed: Option<u64>) {
     }
 }
 
-/// Writes the other fields of a publication's result. `begin` is the index in `text` after the opening brace, which
-/// decides whether a comma is needed.
+/// Writes `nodes`, `offset`, `epoch` and `taken`, as far as they apply to a publication. `begin` is the index in `text`
+/// after the opening brace, which decides whether a comma is needed.
 fn write_outcome(text: &mut String, begin: usize, published: &PublishOutcome) {
     if let Some(nodes) = published.nodes {
         let comma = if text.len() == begin { "" } else { "," };

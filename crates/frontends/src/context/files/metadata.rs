@@ -58,7 +58,7 @@ impl FileMetadata {
         }
     }
 
-    /// Converts to the metadata of a variant in that coding: its media type is that of the unencoded file, its entity
+    /// Converts to the metadata of a variant in this coding: its media type is that of the unencoded file, its entity
     /// tag is its own. Some tools (`brotli`) round the modification time that they copy to the variant to seconds;
     /// two variants built within one second then have the same tag if their lengths are equal.
     #[must_use]

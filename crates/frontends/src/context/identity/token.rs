@@ -51,7 +51,7 @@ pub enum Anonymous {
     None,
     /// Clients whose token has no user are anonymous; a token is required.
     Token,
-    /// Clients without a token are anonymous too.
+    /// Clients whose token has no user, and clients without a token, are anonymous.
     All,
 }
 

@@ -70,7 +70,7 @@ impl RouteHeaders {
     /// Checks whether a route can add this header.
     ///
     /// # Errors
-    /// It is invalid, or set elsewhere.
+    /// The header is invalid or empty, or the server or a script sets it.
     pub fn check(name: &str, value: &str) -> Result<(), HeaderError> {
         match check_header(name, value.as_bytes()) {
             Err(InvalidHeader::Reserved) => return Err(HeaderError::Connection),

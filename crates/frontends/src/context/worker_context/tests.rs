@@ -239,7 +239,7 @@ fn a_flood_of_one_kind_of_note_is_cut_and_hides_no_other() {
     assert_eq!(shared.take_dropped_log_notes(), None);
     flood(&mut shared, "a", 1);
     assert_eq!(whats(&mut shared), ["a0"]);
-    // A kind that reached its limit without exceeding it has no dropped messages to report.
+    // A kind of log message that reached its limit without exceeding it has no drops to report.
     flood(&mut shared, "b", NOTES_PER_SECOND);
     shared.set_now(at(7_000));
     assert_eq!(shared.take_dropped_log_notes(), None);

@@ -30,7 +30,7 @@ impl AcceptedCodings {
 /// A weight in thousandths.
 type Weight = u16;
 
-/// The weights in an `Accept-Encoding` header; `None` if the header does not name the coding.
+/// The weights in an `Accept-Encoding` header; `None` for a coding that the header does not name.
 #[derive(Default)]
 struct Weights {
     variants: [Option<Weight>; ContentCoding::ALL.len()],
@@ -158,7 +158,7 @@ mod tests {
             (&["identity;q=0"], &[], false),
             (&["identity;q=0, gzip"], &[Gzip], false),
             (&["identity;q=0", "br;q=0.1"], &[Brotli], false),
-            // The wildcard. The first row is what browsers send with requests for parts of a video.
+            // Weights of the wildcard. Browsers send the first row when they request parts of a video.
             (&["identity;q=1, *;q=0"], &[], true),
             (&["*"], &[Brotli, Gzip], true),
             (&["*;q=0"], &[], false),

@@ -1,4 +1,4 @@
-//! The mapping of request paths to files, in which no path is ambiguous.
+//! Maps request paths to files, and refuses ambiguous paths.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ pub(super) fn relative(below: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(relative))
 }
 
-/// Applies the same checks to a path that is already decoded and not empty.
+/// Returns whether a decoded path that is not empty passes the checks of `relative`.
 pub(super) fn is_safe(relative: &str) -> bool {
     let mut names = relative.split('/').enumerate();
     names.all(|(depth, name)| is_safe_name(depth, name))

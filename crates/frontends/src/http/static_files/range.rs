@@ -14,14 +14,14 @@ pub(super) enum RangeChoice {
     Unsatisfiable,
 }
 
-/// Selects the part of the file to send. The whole file is sent if the request has several ranges (which section 14.2
-/// permits, and which makes overlapping ranges harmless), an invalid range, or a range of another version of the
-/// file.
+/// Selects the part of the file to send. The whole file is sent if the request has several ranges (which RFC 9110
+/// section 14.2 permits, and which makes overlapping ranges harmless), an invalid range, or a range of another version
+/// of the file.
 pub(super) fn choose(head: &Head<'_>, file: &FileMetadata) -> RangeChoice {
     let Some(range) = head.header("range").filter(|_| head.method == Method::Get) else {
         return RangeChoice::Whole;
     };
-    // Section 13.1.5: `If-Range` has to contain a strong entity tag, or exactly the date that the server sent.
+    // RFC 9110 section 13.1.5: `If-Range` has to contain a strong entity tag, or exactly the date that the server sent.
     let is_of_this_version = head
         .header_bytes("if-range")
         .is_none_or(|of| of == file.etag.as_bytes() || of == file.last_modified.as_bytes());

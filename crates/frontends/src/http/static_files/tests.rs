@@ -111,7 +111,7 @@ fn memory() -> Memory {
     ]))
 }
 
-/// Returns the response's status, its own headers and its body.
+/// Returns the status, head and body of the response to a request.
 fn get(method: &str, target: &str, headers: &str) -> (u16, String, String) {
     let (status, head, body, _) = get_of(&[], method, target, headers);
     (status, head, body)
@@ -500,7 +500,7 @@ fn a_client_that_accepts_nothing_that_is_there() {
 
 #[test]
 fn each_representation_has_a_tag_of_its_own() {
-    // The tags differ even if the variants have the same length and modification time as the file.
+    // The entity tags differ even if the variants have the same length and modification time as the file.
     let of = || FileMetadata::of_file("a.css", 7, MODIFIED_UNIX_S, 5);
     let tags = [
         of().etag,

@@ -35,7 +35,7 @@ pub(crate) struct DialingStage {
 }
 
 impl DialingStage {
-    /// Writes the request into the outbox.
+    /// Starts the handshake of an outbound connection: writes its request into the outbox.
     pub(crate) fn new(id: ConnectionId, dial: DialCommand, shared: &mut Context) -> Self {
         let key = handshake::new_key(shared.requests.outboxes.masks.bytes());
         let headers = dial.headers.iter();

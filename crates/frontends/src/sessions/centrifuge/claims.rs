@@ -112,7 +112,7 @@ fn json(value: &Value) -> Payload {
     }
 }
 
-/// Returns the JSON of a claim unchanged, or the decoded base64 of its alternative.
+/// Returns the decoded bytes of the claim's base64 alternative if it is present, otherwise the claim's JSON.
 fn payload(
     claims: &Claims,
     (plain, base64, wrong): Base64Claim,

@@ -7,7 +7,7 @@ use veche_types::codes::CloseCode;
 
 use crate::context::identity::AuthError;
 
-/// Converts the server's close code and reason to those of the protocol.
+/// Converts the server's close code and reason to those of Centrifugo's protocol.
 pub(crate) fn close_code_and_reason(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
     let known = match CloseCode::with_parts(code, reason) {
         Some(CloseCode::GoingAway | CloseCode::Restarting) => DisconnectCode::Shutdown,

@@ -1,4 +1,4 @@
-//! Reports of the decisions on a client's commands to the decision log.
+//! Reports the decisions on a client's commands to the decision log.
 
 use std::borrow::Cow;
 

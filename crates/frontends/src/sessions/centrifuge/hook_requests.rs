@@ -66,7 +66,7 @@ pub(super) struct HookQuery<'a> {
 const CONNECTS_MAX: u32 = 3;
 
 impl HookState {
-    /// Clears what belongs to a command that is complete.
+    /// Clears the decision and the subscribe command of a completed command.
     pub(super) fn forget(&mut self) {
         self.decision = None;
         self.subscribing = None;

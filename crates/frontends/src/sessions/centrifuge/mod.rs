@@ -97,11 +97,11 @@ pub(crate) struct Centrifuge {
     info: Arc<ClientInfo>,
     state: State,
     subscriptions: ClientSubscriptions,
-    /// Whether missed publications were compared for deltas in this turn; at most once per turn.
+    /// Whether deltas between missed publications were computed in this turn. One command per turn may do so.
     has_compared: bool,
     /// The message whose commands are being executed.
     message: Vec<u8>,
-    /// Number of bytes of `message` that are processed; the next field is the number of its processed commands.
+    /// Number of bytes of `message` that were processed; `commands` is the number of commands in them.
     taken: usize,
     commands: usize,
     /// Whether the next command was already counted against the route's rate.
@@ -167,7 +167,7 @@ enum PendingTicket {
 /// The result of executing one command.
 enum CommandStatus {
     Yes,
-    /// The command waits for this.
+    /// The command is not complete, because it waits for this answer or decision.
     Waits(PendingTicket),
     /// The reply to the command is written in slices, after earlier replies.
     Answers(Box<UnfinishedReply>),
@@ -242,7 +242,7 @@ impl Centrifuge {
         Arc::make_mut(&mut self.info).user = user.into();
     }
 
-    /// Sets the claims and the disconnect count of the handshake's authentication.
+    /// Sets the claims of the handshake's token, and the disconnect count when its authentication began.
     pub(crate) fn set_source(
         &mut self,
         claims: Option<Box<Map<String, Value>>>,
@@ -256,7 +256,7 @@ impl Centrifuge {
     pub(crate) fn begin_emulation(&mut self, address: EmulationAddress, commands: &[u8]) {
         self.address = Some(Box::new(address));
         self.message = commands.to_vec();
-        // A non-zero capacity marks that there is input, even if the input is empty.
+        // A non-zero capacity marks that commands were received, even if they are empty.
         self.message.reserve(1);
     }
 
@@ -271,7 +271,7 @@ impl Centrifuge {
         address.is_some_and(|address| address.equals_constant_time(&relay.to))
     }
 
-    /// Handles commands of this client from another request.
+    /// Handles commands that this client sent in a separate HTTP request.
     pub(crate) fn handle_relay(
         &mut self,
         relay: &EmulationRequest,
@@ -282,7 +282,7 @@ impl Centrifuge {
             bytes.extend_from_slice(&relay.commands);
             return self.message(bytes, cx);
         }
-        // Earlier commands are waiting, so these are queued: their request has ended and can't be delayed.
+        // Earlier commands are waiting, so the new ones are queued: their request has ended and can't be delayed.
         if !self.relays.keep(&relay.commands) {
             return DisconnectCode::TooManyRequests.into();
         }
@@ -489,7 +489,7 @@ impl Centrifuge {
         self.request(id, &command.request, frame, cx)
     }
 
-    /// Handles the answer of a home on another worker; returns the next step, or `None` if the waiting command still
+    /// Handles the answer of a channel's home on another worker. Returns the next step, or `None` if a command still
     /// waits.
     pub(crate) fn handle_answer(
         &mut self,

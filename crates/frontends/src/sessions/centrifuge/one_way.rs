@@ -40,7 +40,7 @@ impl Centrifuge {
     pub(crate) fn begin_listening(&mut self, connect: &[u8], since: Option<Arc<[Since]>>) {
         self.one_way = Some(OneWayState { since });
         self.message = connect.to_vec();
-        // A non-zero capacity marks that there is input, even if the input is empty.
+        // A non-zero capacity marks that a connect request was received, even an empty one.
         self.message.reserve(1);
     }
 

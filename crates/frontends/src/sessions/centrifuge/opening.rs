@@ -180,7 +180,7 @@ fn plan(
         return Ok(RequestPlan::Stream(None));
     }
     match head.query("cf_connect") {
-        // Other commands are refused in a URL, since a page can make a browser request any URL with the
+        // A URL may contain only a connect command, since a page can make a browser request any URL with the
         // cookies of its user.
         Some(connect) if !transport.is_one_way() && !only_connects(connect.as_bytes()) => {
             let why = "cf_connect must contain exactly one connect command";
@@ -212,7 +212,7 @@ fn relay(
     let mut status = Status::NO_CONTENT;
     match encoding.emulation(body, limits) {
         Err(_) => status = Status::BAD_REQUEST,
-        // The node no longer exists. The client reconnects, to a node that does.
+        // The session's node no longer exists. The client reconnects, to another node.
         Ok(emulation)
             if emulation.node != shared.process.node()
                 && !shared.process.has_node(&emulation.node) =>

@@ -611,7 +611,7 @@ impl Centrifuge {
 }
 
 /// Subscribes a session to a channel. Returns the result if the channel's home is on this worker.
-/// Otherwise the result arrives later, with the ticket.
+/// Otherwise returns `None`: the result arrives later, in a reply with this ticket.
 pub(super) fn join(
     channel: ChannelName<'_>,
     ticket: Ticket,

@@ -15,9 +15,9 @@ pub(crate) enum CentrifugeTransport {
     HttpStream,
     /// An endless response of server-sent events.
     Events,
-    /// A request with commands for one of these responses, which may be on another worker.
+    /// A request with commands of a client whose endless response may be on another worker.
     Emulation,
-    /// The one-way variants of these transports.
+    /// Transports whose clients only receive, on a WebSocket or an endless response.
     OneWayWebSocket,
     OneWayHttpStream,
     OneWayEvents,

@@ -70,8 +70,8 @@ impl Centrifuge {
         Flow::Continue
     }
 
-    /// Returns whether a command has to be deferred. Nothing can be sent before the reply to a connect command. For a
-    /// channel whose home has not answered a client's command yet, that answer would undo the back end's command.
+    /// Returns whether a back end's command has to be deferred. Nothing can be sent before the reply to a connect
+    /// command. While a client's command for the same channel is unanswered, its answer would undo this command.
     fn must_defer(&self, action: &UserAction) -> bool {
         let channel = match action {
             _ if self.is_connecting() => return true,
@@ -242,7 +242,7 @@ impl Centrifuge {
         let publications = welcome.publications();
         let result = welcome.result(&publications);
         let data = wanted.data.as_ref();
-        // The position is the one before the recovered publications, which follow this push.
+        // The push carries the position before the recovered publications, which are sent after it.
         let begin = welcome.begin();
         let subscribe = wire::Subscribe {
             recoverable: result.recoverable,

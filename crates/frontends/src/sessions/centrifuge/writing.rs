@@ -55,8 +55,8 @@ impl<'a> PublicationBuffer<'a> {
         }
     }
 
-    /// Encodes all publications except the first as deltas, until the limit on comparisons is
-    /// reached.
+    /// Encodes all publications except the first as deltas, until [`COMPARED_BYTES_MAX`] bytes have
+    /// been compared.
     fn with_deltas(self, encoding: Encoding) -> Self {
         let mut previous = None;
         let mut left = COMPARED_BYTES_MAX;
@@ -173,7 +173,7 @@ impl<'a> SubscribeReply<'a> {
             .filter(|(_, one)| recovery_filter.passes(one))
             .collect();
         if recovery_filter.only_latest {
-            // In this mode, recovery is complete only if there is a publication that matches.
+            // Recovery of only the latest publication is complete only if one matches the filter.
             let are_latest = recovered.is_some_and(|recovered| recovered.is_latest_only);
             is_whole &= !are_latest || !passing.is_empty();
             passing.drain(..passing.len().saturating_sub(1));

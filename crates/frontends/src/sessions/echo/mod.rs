@@ -9,7 +9,7 @@ use crate::context::worker_context::Context;
 use crate::http::protocol::{HandshakeRequest, NewSession, OpenSession};
 use crate::http::upgrade::RefusedUpgrade;
 
-/// The properties of the protocol for routes and the configuration.
+/// The properties of the echo protocol for routes and the configuration.
 pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     name: "echo",
     methods: &["GET"],

@@ -138,7 +138,7 @@ proptest! {
         let mut peer = client(&mut world, user);
         for look in ["history", "presence", "presence_stats"] {
             let code = refused(&mut world, peer, &json!({ "id": 2, look: place }));
-            // Code 108 means that the channel stores no such data for any client.
+            // Code 108 means that the channel has no history or presence for any client.
             prop_assert!(matches!(code, Some(103 | 108)), "{}: {:?}", look, code);
         }
         let publish = json!({ "id": 3, "publish": { "channel": name, "data": 1 } });
@@ -149,7 +149,7 @@ proptest! {
         let code = refused(&mut world, peer, &subscribe);
         prop_assert_eq!(code, (expected != Expected::Any).then_some(103), "subscribe");
 
-        // The connect request of a one-way client.
+        // Tries to subscribe with the connect request of a one-way client.
         peer = world.open(0, "/centrifuge/all/uni_websocket");
         if user.is_empty() {
             let reply = ask(&mut world, peer, &json!({ "subs": { name: {} } }).to_string());
@@ -157,7 +157,7 @@ proptest! {
             prop_assert_eq!(has, expected == Expected::Any, "one way");
         }
 
-        // A subscription token for the channel, and a connection token that names it.
+        // Tries a subscription token for the channel, and a connection token that lists the channel.
         if !user.is_empty() {
             let good = of_connection(&world, user, &[]);
             peer = connect(&mut world, 0, "/centrifuge/jwt", &good).0;

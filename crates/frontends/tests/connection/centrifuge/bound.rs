@@ -1,5 +1,5 @@
-//! Commands of back ends that arrive while a hook decision is pending apply to its outcome. Also sessions that are
-//! closed while a command waits.
+//! Tests of back-end commands that arrive while a hook decision is pending, which apply to its
+//! outcome, and of sessions that are closed while a command waits.
 
 use std::sync::{Arc, RwLock};
 
@@ -227,7 +227,7 @@ fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
     world.deliver_decision(1, &request, granted(HookGrant::default()));
     let received = take(&mut world, peer);
     assert_eq!(received.closed.map(|(code, _)| code), Some(3503));
-    // The client is also refused if the decision, rather than the handshake, determines its user.
+    // A disconnected client is refused even if the decision, not the handshake, determines its user.
     let peer = world.open(1, "/centrifuge/asked/x/websocket");
     assert_eq!(ask(&mut world, peer, super::CONNECT), Received::default());
     let request = hook_request(&mut world, 1);

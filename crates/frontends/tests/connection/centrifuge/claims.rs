@@ -132,7 +132,7 @@ fn expire_at_says_how_long_a_subscription_lasts() {
     let push = json!({ "push": { "channel": "token:1",
         "unsubscribe": { "code": 2501, "reason": "subscription expired" } } });
     assert_eq!(lines, [push]);
-    // The subscription to the other channel never expires.
+    // The subscription to `token:2` never expires.
     for _ in 0..400 {
         world.advance(10_000);
         assert!(ask(&mut world, peer, "{}").closed.is_none());
@@ -200,7 +200,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
         "{received:?}"
     );
     assert_eq!(presence(&mut world, bob, "chat:1"), 2);
-    // A subscription that the connection's token grants can be hidden in the same way.
+    // A subscription granted by the `subs` claim of a connection token can be hidden too.
     let (_, reply) = connected(&mut world, json!({ "subs": { "chat:1": hidden } }));
     assert!(reply["subs"]["chat:1"].is_object(), "{reply}");
     assert_eq!(presence(&mut world, bob, "chat:1"), 2);

@@ -1,5 +1,5 @@
-//! Commands that need a hook decision: the requests, the effects of decisions, and what continues while a decision is
-//! pending.
+//! Tests commands that need a hook decision: the requests, the effects of decisions, and what continues while a
+//! decision is pending.
 
 use bytes::Bytes;
 use serde_json::{Value, json};

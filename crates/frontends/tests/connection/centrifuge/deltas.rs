@@ -139,7 +139,7 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
         assert!(world.ask(back_end, format!("{line}\n")).is_empty());
         assert_eq!(client.take(&mut world), [(expected, is_delta)]);
     }
-    // A client that recovers these publications receives them in the same forms.
+    // A client that recovers the publications receives the same ones as deltas as the live client did.
     let mut back = wants("long:1");
     back["recover"] = json!(true);
     back["epoch"] = joined["epoch"].clone();

@@ -1,4 +1,4 @@
-//! What decisions of hooks and calls of back ends add to publications and subscriptions.
+//! Tests what decisions of hooks and calls of back ends add to publications and subscriptions.
 
 use serde_json::{Value, json};
 use veche_frontends::hooks::{HookGrant, HookSubscription};

@@ -15,8 +15,9 @@ use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 
 const CHANNEL: &str = "long:1";
 
-/// Size of each publication in bytes; the next constant is the number of publications that the channel stores.
+/// Size of each publication in bytes.
 const BYTES: usize = 500;
+/// Number of publications that the channel stores.
 const KEPT: usize = 500;
 
 /// Maximum number of bytes of a reply in an outbox: the bytes that may be unsent when a slice is written, that slice,

@@ -1,4 +1,5 @@
-//! The errors and closes that clients and back ends receive when the engine loses publications or does not answer.
+//! Tests the errors and closes that clients and back ends receive when the engine loses publications or
+//! does not answer.
 
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ fn call(world: &mut World, path: &str, body: &Value) -> Value {
     serde_json::from_str(&responses(&answer)[0].body).expect("JSON")
 }
 
-/// A client that subscribed to the channel itself is unsubscribed, and can subscribe again.
+/// A client that subscribed with a subscribe command is unsubscribed, and can subscribe again.
 #[test]
 fn a_subscription_of_the_client_ends_and_can_be_made_again() {
     for home in 0..2 {

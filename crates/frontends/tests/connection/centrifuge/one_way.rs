@@ -1,4 +1,4 @@
-//! One-way clients: bare pushes over each of three transports, and event ids with which a browser recovers.
+//! Tests one-way clients: bare pushes over each of three transports, and event ids with which a browser recovers.
 
 use serde_json::{Value, json};
 
@@ -421,7 +421,7 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
         );
         assert_eq!(subs["chat:3"]["recovered"], true);
         assert_eq!(messages[1..], [publication("chat:3", 32, 2)]);
-        // The next recovery starts from the position in that reply.
+        // After an incomplete recovery, the next one starts from the position in the connect reply.
         world.reset(peer);
         publish(&mut world, back_end, "chat:1", 18);
         browser.connect(&mut world, worker, &request);
@@ -444,7 +444,7 @@ fn publications_during_connecting_arrive_exactly_once() {
         for channel in &channels {
             publish(&mut world, back_end, channel, 1);
         }
-        // The second publications are sent before the homes on other workers have answered.
+        // The second publication to each channel is sent before the homes on other workers have answered.
         let target = format!(
             "/centrifuge/tokens/uni_sse?cf_connect={}",
             encoded(&request.to_string())
@@ -476,7 +476,7 @@ fn publications_during_connecting_arrive_exactly_once() {
                 [&publication(channel, 1, 1), &publication(channel, 2, 2)]
             );
         }
-        // The position after connecting includes those publications, so nothing is missed.
+        // The recorded position includes the publications made while connecting, so nothing is recovered.
         world.reset(peer);
         browser.connect(&mut world, worker, &request);
         assert_eq!(browser.take().len(), 1);
@@ -513,8 +513,8 @@ fn too_many_publications_during_connecting_are_not_repeated() {
     for worker in 0..3 {
         world.turn(worker);
     }
-    // The answers of the other homes are on their way. Before they arrive, the channels whose home is on the client's
-    // own worker publish more than the outbox may hold.
+    // Before the home workers of other channels answer, the channels whose home is the client's own worker publish
+    // more than the outbox may hold.
     let pad = "x".repeat(200);
     for channel in &channels {
         let line = format!("{{\"channel\":\"{channel}\",\"data\":\"{pad}\"}}\n");

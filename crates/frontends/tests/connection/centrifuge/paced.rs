@@ -37,7 +37,8 @@ fn publications(count: u32) -> String {
     all.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the same commands in Protobuf: each with its length, its id, and field 7 (publish) with channel and data.
+/// Returns the commands of [`publications`] in Protobuf: each has its length, its id, and field 7
+/// (publish) with channel and data.
 fn protobuf(count: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in 0..count {
@@ -109,7 +110,8 @@ fn each_command_of_a_message_is_counted() {
                 world.blocked(peer),
                 (over == "delay").then_some(veche_frontends::WaitReason::RateLimit)
             );
-            // The rate then permits one command every four seconds. Dropped commands never arrive.
+            // Once the burst is used up, the rate permits one command every four seconds. Dropped
+            // commands never arrive.
             world.advance(4_000);
             let later = usize::from(over == "delay");
             assert_eq!(delivered(&mut world, listener).len(), later, "{what}");

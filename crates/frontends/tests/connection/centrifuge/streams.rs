@@ -23,7 +23,7 @@ pub(super) fn chunks(mut bytes: &[u8]) -> Vec<String> {
     chunks
 }
 
-/// Returns the JSON objects that a response has received since the last call.
+/// Returns the JSON objects that the peer has received in its response since the last call.
 pub(super) fn objects(world: &mut World, peer: Peer) -> Vec<Value> {
     world.settle();
     let text = chunks(&world.take(peer)).concat();
@@ -60,7 +60,8 @@ fn events() -> String {
     get("/centrifuge/all/sse?cf_connect=%7B%22id%22%3A1%2C%22connect%22%3A%7B%7D%7D")
 }
 
-/// Sends commands for a response in a request to this worker; returns the status.
+/// Sends commands of the client that got the connect reply `reply`, in a separate request to a
+/// worker. Returns the status.
 fn relay(world: &mut World, worker: usize, reply: &Value, commands: &str) -> u16 {
     let caller = world.connect(worker, PUBLIC);
     let body = json!({ "session": reply["session"], "node": "", "data": commands });

@@ -42,7 +42,7 @@ fn tokens_end_and_are_renewed() {
         ),
         (&json!(true), &json!(60))
     );
-    // Subscription tokens. The accepted one expires before the connection's token.
+    // Subscription tokens are tested too. The accepted one expires before the connection token.
     let sub = |world: &World, seconds: u64, channel: &str, user: &str| {
         let exp = in_seconds(world, seconds);
         token(&json!({ "sub": user, "exp": exp, "channel": channel, "info": "guest" }))
@@ -80,7 +80,7 @@ fn tokens_end_and_are_renewed() {
     let push = json!({ "push": { "channel": "token:1",
         "unsubscribe": { "code": 2501, "reason": "subscription expired" } } });
     assert_eq!(lines, [push]);
-    // An expired connection token is handled in the same way.
+    // The connection ends when its token and the grace period have expired.
     let short = claims(&world, 3, "ann");
     let command = json!({ "id": 6, "refresh": { "token": short } }).to_string();
     assert_eq!(ask(&mut world, peer, &command).closed, None);
@@ -211,7 +211,7 @@ fn anonymous_clients_come_where_the_route_lets_them() {
             assert_eq!(reply["connect"]["subs"], Value::Null);
         }
     }
-    // The same applies to a token in the handshake, since routes of other protocols have no other place for it.
+    // A token in the handshake is checked too, since routes of other protocols have no other place for it.
     let missing = missing.as_str().expect("a token");
     for (path, token, expected) in [
         ("anonymous", "", 101),
@@ -247,7 +247,7 @@ fn an_anonymous_client_renews_its_token_and_subscribes_with_one() {
     assert_eq!(refused.closed.map(|(code, _)| code), Some(3500));
 }
 
-/// A client that reconnects with an expired token is told to get a new one.
+/// The close code of a failed refresh tells whether the new token has expired or is invalid.
 #[test]
 fn a_refresh_ends_with_the_reason_that_its_token_is_refused() {
     let mut world = super::world(1);

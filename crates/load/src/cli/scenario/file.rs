@@ -18,7 +18,7 @@ use super::flag_value::FlagValue;
 use super::slo::Slo;
 use super::url_override::UrlOverride;
 
-/// The content of a file.
+/// The content of a scenario file.
 #[derive(Debug)]
 pub(super) struct Scenario {
     pub(super) phases: Vec<ScenarioPhase>,
@@ -274,7 +274,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         })
     }
 
-    /// Returns an index into [`KINDS`].
+    /// Returns the index of a phase's kind in [`KINDS`]. Reports a missing or unknown kind.
     fn kind(&mut self, at: usize, table: &DeTable<'_>) -> Option<usize> {
         let found = table.iter().find(|(key, _)| key.get_ref() == "kind");
         let Some((_, value)) = found else {
@@ -366,7 +366,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             return promises;
         };
         self.promises_below("", table, &mut promises);
-        // Restores the order of the file.
+        // Sorts the objectives by their position in the file.
         promises.sort_by_key(|(_, at)| *at);
         promises
     }

@@ -1,4 +1,4 @@
-//! Tests of parsing the file, and of its error messages.
+//! Tests of parsing the scenario file, and of the error messages about it.
 
 #[path = "../../../../../tests/skip.rs"]
 mod skip;
@@ -173,7 +173,7 @@ fn files_that_are_no_scenarios() {
     );
 }
 
-/// Each phase alone fits into the limit.
+/// Each phase alone fits into the limit on descriptors; both together exceed it.
 #[test]
 fn phases_that_run_together_share_descriptors() {
     let Some(maximum) = veche_net::descriptors::raise().expect("our own limit").to else {

@@ -292,8 +292,8 @@ pub(super) fn rate_reached(report: &Report) -> Objective {
     }
 }
 
-/// Returns the default objective that the ledger has no faults, except faults that have an
-/// objective of their own; `None` if all have one.
+/// Returns the default objective: the ledger has no faults. Kinds of faults that have an objective
+/// of their own are left out; returns `None` if all kinds have one.
 fn no_faults(ledger: &LedgerCounts, named: &[&str]) -> Option<Objective> {
     let faults = [
         ("lost", ledger.lost),
@@ -360,7 +360,7 @@ fn deliver(report: &Report, args: &ScenarioArgs) -> Result<(), CommandFailure> {
     exit::print(format_args!("{}", text::text(report, &args.file)))
 }
 
-/// Returns the result for the exit code: every objective counts.
+/// Returns the result that sets the exit code: an error if any objective was missed.
 fn exit_result(report: &Report) -> Result<(), CommandFailure> {
     let (broken, all) = merged_report::broken(report);
     if broken == 0 {

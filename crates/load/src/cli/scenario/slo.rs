@@ -10,14 +10,14 @@ use toml::de::DeValue;
 
 use super::figures::{FIGURES, Figure, Figures, Unit};
 
-/// A figure with its bound.
+/// An objective: a figure, and the bound that it has to meet.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::cli) struct Slo {
     figure: &'static Figure,
     relation: Relation,
     /// The bound in the figure's unit, or as a share of 1 if `in_share` is set.
     bound: f64,
-    /// Whether the bound is a share of another figure, the total.
+    /// Whether the bound is a share of the figure's total, for example of all messages.
     in_share: bool,
     /// The text in the file: `latency.p99 <= 50ms`.
     text: String,
@@ -32,7 +32,7 @@ enum Relation {
     Equal,
 }
 
-/// The notation of each relation. Longer ones precede their prefixes.
+/// The notation of each relation. `<=` precedes its prefix `<`, because the first match counts.
 const RELATIONS: [(&str, Relation); 6] = [
     ("<=", Relation::AtMost),
     (">=", Relation::AtLeast),
@@ -168,8 +168,8 @@ impl Slo {
         }
     }
 
-    /// Checks the objective for a scenario: the sum of an additive figure, and every phase for
-    /// other figures.
+    /// Checks the objective for a whole scenario. Additive figures are summed over the phases; other
+    /// figures have to meet the objective in every phase.
     pub(super) fn evaluate_scenario(&self, whole: &Report) -> Objective {
         if self.figure.adds_up || self.figure.path == "seconds" {
             return self.evaluate(whole);

@@ -25,7 +25,7 @@ pub(super) struct UrlBase {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
-    /// HTTP and WebSocket, and whether over TLS.
+    /// HTTP or WebSocket: a base of one kind also replaces URLs of the other.
     Http {
         is_tls: bool,
     },
@@ -69,7 +69,7 @@ impl fmt::Display for UrlBase {
 }
 
 impl UrlOverride {
-    /// Redirects the URLs in a value of the file, if a base for this key was given.
+    /// Redirects the URLs in a value of the scenario file, if the user has given a base for its key.
     ///
     /// # Errors
     /// The value can't be redirected, or it would keep its server although other URLs are

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-/// The position in a server message, which is that of a subscription or of a publication.
+/// The position in a server message that confirms a subscription or carries a publication.
 #[derive(Debug, Deserialize)]
 pub(super) struct MessagePosition<'a> {
     #[serde(borrow)]
@@ -20,7 +20,7 @@ pub(super) struct MessagePosition<'a> {
 }
 
 impl<'a> MessagePosition<'a> {
-    /// Parses the data; `None` if it is not such a message.
+    /// Parses a server message; `None` if `data` is not JSON with these fields.
     pub(super) fn find(data: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(data).ok()
     }

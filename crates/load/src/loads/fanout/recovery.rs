@@ -10,7 +10,7 @@ use crate::tally::{ErrorCase, ErrorCause};
 
 /// The recovery state of a thread's clients.
 pub(super) struct RecoveryState {
-    /// The receivers by client index; receivers are the first clients.
+    /// The receivers by client index: the clients with the lowest indices are receivers.
     receivers: Vec<Receiver>,
     publishers: Vec<Publisher>,
     pub(super) counts: RecoveryCounts,
@@ -76,7 +76,7 @@ impl RecoveryState {
         }
     }
 
-    /// Handles a receiver's subscription to a channel; `page` is its own ledger.
+    /// Handles a receiver's subscription to a channel; `page` is the receiver's ledger.
     pub(super) fn joined(
         &mut self,
         io: &mut LoadIo<'_>,

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// A ping, and its answer.
+/// A ping of Centrifugo's protocol; the answer is the same text.
 pub(super) const PING: &[u8] = b"{}";
 
 /// The protocol of a connection's server. It is known after the server's reply to `connect`.

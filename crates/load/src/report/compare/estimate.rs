@@ -11,7 +11,7 @@ const EXACT_RUNS_MAX: usize = 40;
 /// Permitted error probability of an interval, for both sides together.
 const RISK: f64 = 0.05;
 
-/// A ratio to the first group.
+/// The ratio of another group's figure to that of the first group, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The other group's figure divided by the first group's.

@@ -5,7 +5,7 @@ use super::super::text::Style;
 use super::*;
 
 /// Returns a run without errors. Its throughput is the fixture's times `factor`, and its latencies
-/// are divided by `factor`. `turn` is its place in the order of the day.
+/// are divided by `factor`. `turn` is the position of the run in time.
 fn run(label: &str, factor: f64, turn: u32) -> (String, Report) {
     let mut report = full();
     report.started = format!("2026-11-21T{:02}:{:02}:00Z", 6 + turn / 60, turn % 60);
@@ -268,7 +268,7 @@ fn lines_keep_to_the_width() {
     }
 }
 
-/// The group with failures appears eleven times as fast.
+/// The group of runs with failures has eleven times the throughput of the other group.
 #[test]
 fn a_side_that_fails_is_not_better() {
     for failing in [500_000, 1_500] {

@@ -1,4 +1,4 @@
-//! Reasons to doubt a comparison, regardless of its intervals.
+//! Warnings about a comparison of reports, such as different settings or runs that are too short.
 
 use super::super::model::{Report, Settings};
 use super::super::text::{doubts, is_bottleneck};

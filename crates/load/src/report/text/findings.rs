@@ -247,7 +247,7 @@ pub(super) fn ledger(page: &mut TextPage, report: &Report) {
     }
 }
 
-/// Writes the results of recoveries.
+/// Writes how clients that returned with a position recovered.
 fn recovery(page: &mut TextPage, recovery: &Recovery) {
     page.more(
         if recovery.refused > 0 {
@@ -414,7 +414,7 @@ pub(super) fn generator(page: &mut TextPage, report: &Report) {
             ),
         );
     }
-    // The reasons for a bottleneck are at the top.
+    // If the tester was the bottleneck, the top of the report has already stated why.
     if !generator.bottleneck {
         page.more(Tone::Good, "it was not the bottleneck");
     }

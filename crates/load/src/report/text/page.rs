@@ -132,12 +132,12 @@ impl TextPage {
         self.pieces(pieces);
     }
 
-    /// Adds an unwrapped line over the whole width.
+    /// Adds a line that may take the whole width and is not wrapped.
     pub(crate) fn text_as_is(&mut self, tone: Tone, text: &str) {
         self.pieces(&[(tone, text)]);
     }
 
-    /// Adds an unwrapped line of pieces over the whole width.
+    /// Adds a line of texts, each with its tone. The line is not wrapped.
     pub(crate) fn pieces(&mut self, pieces: &[(Tone, &str)]) {
         let last = pieces
             .iter()

@@ -81,7 +81,7 @@ impl Drop for Memory {
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     fn drop(&mut self) {
         if self.layout.size() > 0 {
-            // SAFETY: the memory was allocated with that layout, and is no longer in use.
+            // SAFETY: the memory was allocated with `self.layout`, and is no longer in use.
             unsafe { dealloc(self.start.as_ptr(), self.layout) }
         }
     }

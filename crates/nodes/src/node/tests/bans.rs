@@ -61,7 +61,7 @@ fn a_ban_of_a_node_that_was_cut_off_for_long_reaches_the_others() {
     let before = cluster.commands(1);
     cluster.mend(0);
     assert_eq!(users(&cluster, 1), HashSet::from(["eve".to_owned()]));
-    // Only the ban is executed: the disconnect is too old to be appended again.
+    // Node 1 executes only the ban: the disconnect is too old to be sent after the reconnect.
     assert_eq!(cluster.commands(1), before + 1);
 }
 

@@ -1,4 +1,4 @@
-//! A store that loses entries of the control stream, and with them stored bans.
+//! Tests with a store that loses entries of the control stream, and with them bans.
 
 use super::bans::users;
 use super::*;
@@ -54,7 +54,7 @@ fn commands_that_the_stream_has_forgotten_are_reported() {
     cluster.mend(1);
     assert_eq!(cluster.nodes[1].others, [Output::Lost, Output::StoreBlocks]);
     assert!(cluster.nodes[1].node.is_current());
-    // The node gets the ban from the table of bans and the last command from the stream; the one before it is lost.
+    // The node gets the ban from the table of bans, and the last command from the stream. One command is lost.
     assert_eq!(cluster.commands(1), 2);
     assert_eq!(cluster.nodes[1].node.counts().lost, 1);
 }
@@ -76,7 +76,7 @@ fn a_stream_that_is_lost_begins_again_and_loses_no_late_command() {
         assert_eq!(member.others, [Output::StoreBlocks], "{number}");
         assert!(member.node.is_current());
     }
-    // The node is cut off for longer than commands are appended again, so it must report lost commands.
+    // Node 2 is cut off until other nodes no longer append old commands again, so it must report lost commands.
     cluster.cut(2);
     cluster.pass(commands::AGAIN_MS);
     (cluster.top, cluster.epoch) = (0, 3);
@@ -167,7 +167,7 @@ fn an_appended_ban_that_no_node_has_read_is_appended_again() {
     while let Some(output) = cluster.nodes[0].node.poll() {
         cluster.take(0, output);
     }
-    // Node 0 receives the answers to its orders, but not the entry.
+    // Node 0 receives the answers to its orders, but not the entry appended to the stream.
     let answers = std::mem::take(&mut cluster.nodes[0].events);
     let is_answer = |event: &Event| matches!(event, Event::Appended { .. } | Event::Stored { .. });
     for event in answers.into_iter().filter(is_answer) {

@@ -23,7 +23,8 @@ if ARGV[3] ~= '' and ARGV[6] ~= '' and ARGV[6] ~= ARGV[1]
   if begun ~= ARGV[3] then redis.call('SET', KEYS[2], begun .. '/' .. ARGV[3]) end
 end
 local number = tonumber(ARGV[4])
--- A port's first connection needs no fence, and a delayed command of an earlier connection must not lower the number.
+-- The fence is the number of the port's latest connection. The first connection needs none, and a delayed command of an
+-- earlier connection must not lower it.
 if number > 1 and number >= tonumber(redis.call('GET', KEYS[3]) or '0') then
   redis.call('SET', KEYS[3], ARGV[4], 'PX', ARGV[5])
 end

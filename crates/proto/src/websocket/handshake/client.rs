@@ -1,4 +1,4 @@
-//! The client's half: the request, and validation of the response.
+//! The client's half of a WebSocket handshake: the request, and validation of the response.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -26,22 +26,22 @@ pub enum ResponseError {
     /// The response is not HTTP.
     #[error("the response is not HTTP")]
     Malformed,
-    /// No end within [`RESPONSE_BYTES_MAX`], or too many header lines.
+    /// The response head exceeds [`RESPONSE_BYTES_MAX`] or has too many header lines.
     #[error("the head of the response is too large")]
     TooLarge,
-    /// A status other than 101, such as a redirect or refusal.
+    /// The response has a status other than 101, such as that of a redirect or refusal.
     #[error("the server answered with status {0}")]
     Status(u16),
-    /// `Upgrade` or `Connection` missing.
+    /// The response lacks a valid `Upgrade` or `Connection` header.
     #[error("the server did not upgrade to WebSocket")]
     NotUpgraded,
-    /// The key does not match: not a WebSocket server, or an intermediate cache.
+    /// The response does not match the request's key: it is not from a WebSocket server, or from a cache.
     #[error("Sec-WebSocket-Accept does not match")]
     Accept,
-    /// A subprotocol that was not offered.
+    /// The response selects a subprotocol that was not offered.
     #[error("the server chose a subprotocol that was not offered")]
     Protocol,
-    /// Extensions that were not offered.
+    /// The response selects extensions or parameters that were not offered.
     #[error("Sec-WebSocket-Extensions: {0}")]
     Extension(&'static str),
 }

@@ -1,4 +1,4 @@
-//! The server's half: detection of an upgrade, and its response.
+//! The server's half of the handshake: detects an upgrade, and writes the response.
 
 use super::{KEY_LEN, VERSION, accept};
 use crate::http::{Framing, Head, HttpError, HttpVersion, Method, Status, list_members};

@@ -241,7 +241,7 @@ fn file_option(
     }
 }
 
-/// Returns the body and adds the headers of its options.
+/// Returns the file as a body, and adds the headers that its options ask for.
 fn file_body(file: &Table, headers: &mut Vec<(String, String)>) -> mlua::Result<Body> {
     if let Some(name) = file.raw_get::<Option<String>>("download")? {
         add(headers, "Content-Disposition", &attachment(&name));

@@ -18,7 +18,8 @@ const ANSWERS: &str = "veche.http answers";
 /// 2^53: integers of a smaller magnitude are exact in a Lua number.
 const NUMBERS: f64 = 9_007_199_254_740_992.0;
 
-/// `folder` is the script's folder, which paths are relative to. `per_host` is the default of `max_per_host`.
+/// Adds the functions of `veche.http` to `native`. Relative paths begin at `folder`, the script's folder. `per_host`
+/// is the default of `max_per_host`.
 pub(super) fn install(
     lua: &Lua,
     context: &Rc<HostContext>,

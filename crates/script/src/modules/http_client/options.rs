@@ -30,7 +30,7 @@ const HEADERS_BYTES_MAX: usize = 64 << 10;
 /// The longest form in bytes, the same as the limit for JSON.
 const FORM_BYTES_MAX: usize = 8 << 20;
 
-/// The most names of a form or a query.
+/// Maximum number of names in a form or a query string.
 const NAMES_MAX: usize = 100_000;
 
 /// The number of bytes that are encoded between two checks of the CPU budget.

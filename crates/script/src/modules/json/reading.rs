@@ -73,7 +73,7 @@ impl Reader<'_> {
     }
 }
 
-/// A text that is passed to the parser in parts; before each part the run may be stopped.
+/// Passes a text to the parser in parts. Before each part it checks whether the script's run must stop.
 struct Parts<'a> {
     rest: &'a [u8],
     /// The number of bytes of the current part that have been read.

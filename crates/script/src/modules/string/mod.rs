@@ -21,7 +21,7 @@ use crate::raw::{is_run_over, kill_reason};
 /// The steps that LuaJIT's own functions may take in the worst case: below a millisecond.
 const NATIVE_STEPS_MAX: u64 = 300_000;
 
-/// The return values for the shim: a failure or false, followed by positions.
+/// The return values for `shim.lua`: an error text or false, followed by positions.
 type Answer = (Value, Variadic<Integer>);
 
 const NO_FAILURE: Value = Value::Boolean(false);
@@ -30,8 +30,8 @@ const NO_FAILURE: Value = Value::Boolean(false);
 /// start of the next match after the last one.
 const NO_POSITION: Integer = -1;
 
-/// The most values returned at once, since they pass through the Lua stack. Rounded down to whole
-/// matches.
+/// Maximum number of values returned at once, since they pass through the Lua stack. Fewer are
+/// returned if the last match would be incomplete.
 const BATCH_VALUES_MAX: usize = 256;
 
 /// Limits of one call.
@@ -109,14 +109,14 @@ struct Call {
     steps_max: u64,
 }
 
-/// The purpose of a series of matches, by the numbers in `shim.lua`.
+/// The purpose of a series of matches, numbered as in `shim.lua`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MatchUse {
     /// All captures, as `gmatch` returns them.
     All,
-    /// `gsub` with a function: all captures
+    /// All captures, which `gsub` passes to a function.
     Replaced,
-    /// `gsub` with a table: the first capture
+    /// The first capture, which `gsub` looks up in a table.
     LookedUp,
 }
 
@@ -296,7 +296,7 @@ fn push_match(
     whole: &Range<usize>,
     captures: usize,
 ) -> std::result::Result<(), Error> {
-    // If a capture is invalid, no position of the match is pushed: the shim expects complete
+    // If a capture is invalid, no position of the match is pushed: `shim.lua` expects complete
     // matches.
     let before = positions.len();
     push_range(positions, whole);

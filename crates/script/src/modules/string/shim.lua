@@ -99,7 +99,7 @@ local function found_match(s, failure, ...)
 end
 
 local function replaced(failure, result, count)
-  -- The standard error has no position in the script.
+  -- As in LuaJIT, the error for missing memory has no position in the script.
   if failure == "not enough memory" then error(failure, 0) end
   if failure then error(failure, 2) end
   return result, count

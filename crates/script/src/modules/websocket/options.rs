@@ -8,7 +8,7 @@ use veche_calls::CertificateTrust;
 use crate::modules::argument::{Arguments, as_number, is_token};
 use crate::modules::copy_limit::{option_name, text_bytes};
 
-/// The maximum and the default time for opening a connection, in seconds.
+/// The maximum time for opening a connection, in seconds, and the default time, in milliseconds.
 const TIMEOUT_MAX: f64 = 3600.0;
 const TIMEOUT_MS: u64 = 10_000;
 
@@ -16,7 +16,7 @@ const TIMEOUT_MS: u64 = 10_000;
 const MESSAGE_BYTES_LIMITS: [f64; 2] = [1.0, (1u64 << 30) as f64];
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// The default time after which a silent server is pinged; the pong's time limit follows.
+/// The default time without input before a ping, and the default time limit for its pong.
 const PING_INTERVAL_MS: u64 = 25_000;
 const PONG_TIMEOUT_MS: u64 = 10_000;
 
@@ -65,7 +65,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads the second argument. `folder` is the script's folder, which paths are relative to.
+    /// Reads the options from the second argument of a call. Their paths are relative to `folder`.
     pub(super) fn read(arguments: &Arguments, folder: &Path) -> mlua::Result<Self> {
         let mut options = Self::default();
         let table = match arguments.at(2) {
@@ -144,7 +144,7 @@ fn protocols(value: &Value) -> Result<String, String> {
         if !joined.is_empty() {
             joined.push_str(", ");
         }
-        // A token is ASCII.
+        // The name is a token, and so ASCII.
         joined.push_str(&String::from_utf8_lossy(&name));
         Ok(())
     };
@@ -200,7 +200,7 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
         };
         match &value {
             Value::Table(list) => {
-                // A list consists of strings.
+                // A list may contain only strings.
                 for value in list.sequence_values::<Value>() {
                     let value = value.ok().filter(Value::is_string);
                     add(&value.unwrap_or(Value::Nil))?;

@@ -11,7 +11,7 @@ pub(crate) struct BoundTable {
     pub(crate) table: Arc<Table>,
     /// Addresses of the column names as Lua strings. Lua stores each string only once, so equal addresses mean equal names.
     pub(super) places: Box<[*const u8]>,
-    /// Keeps the names alive.
+    /// Keeps the Lua strings of the column names alive.
     _names: LuaTable,
 }
 

@@ -69,7 +69,7 @@ fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(&name[..name.len().min(SHOWN_BYTES_MAX)]).into_owned()
 }
 
-/// Bytes of a name that errors show; valid names are shorter.
+/// The maximum number of bytes of a name that an error shows; valid names are shorter.
 const SHOWN_BYTES_MAX: usize = 256;
 
 /// The text of a method's error.
@@ -173,8 +173,8 @@ unsafe fn method(
     name: &'static str,
     run: impl FnOnce(&Call) -> Result<c_int, FaultSubject>,
 ) -> c_int {
-    // SAFETY: see above. An object with this metatable was made by `new` with a number that the
-    // host context has issued.
+    // SAFETY: `functions` created the calling closure. Each object with this metatable was created
+    // by `new` with a number that the host context has issued.
     unsafe {
         let found = object::read(state, 1, ffi::lua_upvalueindex(2));
         let result = match found {
@@ -206,10 +206,10 @@ unsafe fn method(
     }
 }
 
-/// `new(number, names)` → an object.
+/// `new(number, names)` → an object for the table with this number and these column names.
 unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; `lua/table.lua` passes a number issued by the host context and a
-    // list; the stack has room.
+    // SAFETY: `functions` created this closure with its metatable as the second upvalue;
+    // `lua/table.lua` passes a number issued by the host context and a list; the stack has room.
     unsafe {
         let index = ffi::lua_tonumber(state, 1) as u32;
         ffi::lua_settop(state, 2);
@@ -227,7 +227,8 @@ unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
 
 /// `number(object)` → the number of the object's table; nil if the value is not such an object.
 unsafe extern "C-unwind" fn number(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `closure`; there is room for a value.
+    // SAFETY: `functions` created this closure with its metatable as the second upvalue; the stack has room for a
+    // value.
     unsafe {
         match object::read(state, 1, ffi::lua_upvalueindex(2)) {
             Some(id) => ffi::lua_pushnumber(state, id.index.into()),
@@ -237,10 +238,10 @@ unsafe extern "C-unwind" fn number(state: *mut lua_State) -> c_int {
     1
 }
 
-/// `get(table, key, …)` → a row, or the values of these columns.
+/// `get(table, key, …)` → a row, or the values of the columns named by the further arguments.
 unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; there are at most as many columns as
-    // arguments, and room is made for them.
+    // SAFETY: `functions` created this closure, as `method` requires; there are at most as many
+    // columns as arguments, and room is made for them.
     unsafe {
         method(state, "get", |call| {
             let top = ffi::lua_gettop(state);
@@ -290,9 +291,9 @@ unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `has(table, key)` → whether there is such a row.
+/// `has(table, key)` → whether the table has a row with this key.
 unsafe extern "C-unwind" fn has(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` created this closure, as `method` requires.
     unsafe {
         method(state, "has", |call| {
             let key = call.key(2)?;
@@ -305,7 +306,7 @@ unsafe extern "C-unwind" fn has(state: *mut lua_State) -> c_int {
 
 /// `json(table, key)` → a row as JSON.
 unsafe extern "C-unwind" fn json(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` created this closure, as `method` requires.
     unsafe {
         method(state, "json", |call| {
             let key = call.key(2)?;
@@ -329,7 +330,7 @@ unsafe fn put(
     how: PutMode,
     returns_result: bool,
 ) -> c_int {
-    // SAFETY: the callers ensure that this is a function made by `functions`.
+    // SAFETY: every caller is a closure created by `functions`, as `method` requires.
     unsafe {
         method(state, name, |call| {
             let row = call.whole_row(2)?;
@@ -346,25 +347,25 @@ unsafe fn put(
 
 /// The Lua function `insert(table, row, ttl)`.
 unsafe extern "C-unwind" fn insert(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` created this closure, as `put` requires.
     unsafe { put(state, "insert", PutMode::Insert, false) }
 }
 
-/// `add(table, row, ttl)` → whether it was added.
+/// `add(table, row, ttl)` → whether the row was added.
 unsafe extern "C-unwind" fn add(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` created this closure, as `put` requires.
     unsafe { put(state, "add", PutMode::Add, true) }
 }
 
-/// `upsert(table, row, ttl)` → whether it is new.
+/// `upsert(table, row, ttl)` → whether the row is new.
 unsafe extern "C-unwind" fn upsert(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` created this closure, as `put` requires.
     unsafe { put(state, "upsert", PutMode::Upsert, true) }
 }
 
-/// `update(table, key, changes)` → whether there is such a row.
+/// `update(table, key, changes)` → whether the table has a row with this key.
 unsafe extern "C-unwind" fn update(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` created this closure, as `method` requires.
     unsafe {
         method(state, "update", |call| {
             let key = call.key(2)?;
@@ -383,7 +384,7 @@ unsafe extern "C-unwind" fn update(state: *mut lua_State) -> c_int {
 
 /// `incr(table, key, column, by)` → the sum.
 unsafe extern "C-unwind" fn incr(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` created this closure, as `method` requires.
     unsafe {
         method(state, "incr", |call| {
             let key = call.key(2)?;
@@ -404,9 +405,9 @@ unsafe extern "C-unwind" fn incr(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `delete(table, key)` → whether there was such a row.
+/// `delete(table, key)` → whether the table had a row with this key.
 unsafe extern "C-unwind" fn delete(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` created this closure, as `method` requires.
     unsafe {
         method(state, "delete", |call| {
             let deleted = match call.key(2)? {
@@ -421,7 +422,7 @@ unsafe extern "C-unwind" fn delete(state: *mut lua_State) -> c_int {
 
 /// `see(table, key)` → a row, and the snapshot with which `update_seen` compares it.
 unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` created this closure, as `method` requires.
     unsafe {
         method(state, "update", |call| {
             let Some(key) = call.key(2)? else {
@@ -440,9 +441,10 @@ unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `update_seen(table, key, changes, snapshot)` → whether there is such a row; nil if it has changed since.
+/// `update_seen(table, key, changes, snapshot)` → whether the table has a row with this key; nil if the row has changed
+/// since the snapshot.
 unsafe extern "C-unwind" fn update_seen(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the type of the fourth argument is checked before it is read.
+    // SAFETY: `functions` created this closure, as `method` requires; `boxed` checks the type of the fourth argument.
     unsafe {
         method(state, "update", |call| {
             let changes = call.changes(3)?;
@@ -463,7 +465,7 @@ unsafe extern "C-unwind" fn update_seen(state: *mut lua_State) -> c_int {
 /// `note(table)` → a new batch; `note(table, batch, kind, …)` adds a change; `note(table, batch)` executes it.
 unsafe extern "C-unwind" fn note(state: *mut lua_State) -> c_int {
     const BATCH: &CStr = c"veche.batch";
-    // SAFETY: this function was made by `functions`; the type of the second argument is checked before it is read.
+    // SAFETY: `functions` created this closure, as `method` requires; `boxed` checks the type of the second argument.
     unsafe {
         method(state, "batch", |call| {
             let Some(batch) = boxed::<Batch>(state, 2, BATCH) else {
@@ -502,9 +504,9 @@ unsafe extern "C-unwind" fn note(state: *mut lua_State) -> c_int {
 
 const CHANGES: &CStr = c"veche.changes";
 
-/// `watch(table, capacity)` → an object that receives changes.
+/// `watch(table, capacity)` → an object that receives the table's changes.
 unsafe extern "C-unwind" fn watch(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` created this closure, as `method` requires.
     unsafe {
         method(state, "changes", |call| {
             let capacity = match row::given(state, 2) {
@@ -528,7 +530,7 @@ unsafe extern "C-unwind" fn watch(state: *mut lua_State) -> c_int {
 
 /// `next(table, changes, waits)` → the next change as JSON; if there is none, false and, if it waits, the wait's token.
 unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the type of the second argument is checked before it is read.
+    // SAFETY: `functions` created this closure, as `method` requires; `boxed` checks the type of the second argument.
     unsafe {
         method(state, "changes", |_| {
             let Some(changes) = boxed::<Arc<Watcher>>(state, 2, CHANGES) else {
@@ -563,7 +565,7 @@ unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
 /// There is room for three values; all objects of that `kind` own such a value.
 unsafe fn push_boxed<T>(state: *mut lua_State, kind: &'static CStr, value: T) {
     unsafe extern "C-unwind" fn collect<T>(state: *mut lua_State) -> c_int {
-        // SAFETY: called by the collector, once for each object of the metatable below.
+        // SAFETY: only the metatables made below have this `__gc`; the collector calls it once per object.
         unsafe {
             let place = ffi::lua_touserdata(state, 1).cast::<*mut T>();
             drop(Box::from_raw(place.read()));
@@ -595,7 +597,7 @@ unsafe fn boxed<'a, T>(
     index: c_int,
     kind: &'static CStr,
 ) -> Option<&'a mut T> {
-    // SAFETY: see above; the pushed values are popped.
+    // SAFETY: all objects of that `kind` own a `T`, as the caller guarantees; the pushed values are popped.
     unsafe {
         let memory = ffi::lua_touserdata(state, index);
         if memory.is_null() || ffi::lua_getmetatable(state, index) == 0 {

@@ -7,15 +7,15 @@ use veche_store::table::{Cell, Column, InputValue, Row, TableError, Type};
 
 use super::{Call, FaultSubject, shown};
 
-/// Integers beyond it are not all exact in Lua.
+/// The integer up to which Lua can represent all integers exactly.
 const EXACT_MAX: u128 = 1 << 53;
 
 /// Returns a value in place on the stack.
 ///
 /// # Safety
-/// A string's bytes live as long as the value stays there.
+/// A string's bytes are valid only as long as the value stays on the stack.
 pub(super) unsafe fn given<'a>(state: *mut lua_State, index: c_int) -> InputValue<'a> {
-    // SAFETY: see above; none of these raises an error, since a string is not converted.
+    // SAFETY: the caller keeps a string on the stack; no call raises an error, since none converts to a string.
     unsafe {
         match ffi::lua_type(state, index) {
             ffi::LUA_TNIL | ffi::LUA_TNONE => InputValue::Null,
@@ -48,8 +48,8 @@ unsafe fn fields<'a>(
     mut look: impl FnMut(usize, InputValue<'a>) -> Result<(), FaultSubject>,
 ) -> Result<(), FaultSubject> {
     let state = call.state;
-    // SAFETY: see above. The stack of a method has room for a key and its value; each key passed to
-    // `lua_next` was returned by it, so it raises no error.
+    // SAFETY: the caller does not change the table. A method's stack has room for a key and its value;
+    // each key passed to `lua_next` was returned by it, so it raises no error.
     unsafe {
         if ffi::lua_type(state, index) != ffi::LUA_TTABLE {
             return Err(FaultSubject::argument(
@@ -109,7 +109,7 @@ impl Call {
     ) -> Result<Vec<(usize, Cell<'static>)>, FaultSubject> {
         let columns = self.table().schema().visible();
         let mut changes = Vec::with_capacity(columns.len());
-        // SAFETY: as above.
+        // SAFETY: as in `whole_row`.
         unsafe {
             fields(self, index, |place, value| {
                 changes.push((place, self.or_fault(columns[place].cell(value))?));
@@ -123,10 +123,10 @@ impl Call {
 /// Pushes a value.
 ///
 /// # Safety
-/// There is room for it.
+/// The stack has room for the value.
 #[inline]
 pub(super) unsafe fn push_cell(state: *mut lua_State, column: &Column, cell: Cell<'_>) {
-    // SAFETY: see above.
+    // SAFETY: the caller guarantees room on the stack.
     unsafe {
         match (cell, &column.kind) {
             (Cell::Null, _) => ffi::lua_pushnil(state),
@@ -149,9 +149,9 @@ pub(super) unsafe fn push_cell(state: *mut lua_State, column: &Column, cell: Cel
 }
 
 /// # Safety
-/// There is room for a value.
+/// The stack has room for a value.
 unsafe fn push_bytes(state: *mut lua_State, bytes: &[u8]) {
-    // SAFETY: see above; the bytes are copied.
+    // SAFETY: the caller guarantees room on the stack; the bytes are copied.
     unsafe { _ = ffi::lua_pushlstring(state, bytes.as_ptr().cast(), bytes.len()) }
 }
 
@@ -159,8 +159,8 @@ unsafe fn push_bytes(state: *mut lua_State, bytes: &[u8]) {
 pub(super) fn push_row(call: &Call, row: Row<'_>) {
     let state = call.state;
     let columns = call.table().schema().visible();
-    // SAFETY: in a method, whose object is the first value of the stack; its list has the names of all columns. There
-    // is room for four values.
+    // SAFETY: in a method, the first value of the stack is the table object, whose environment is the list of column
+    // names. The stack has room for four values.
     unsafe {
         ffi::lua_createtable(state, 0, columns.len() as c_int);
         ffi::lua_getfenv(state, 1);

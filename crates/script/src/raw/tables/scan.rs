@@ -7,12 +7,12 @@ use veche_store::table::{Aggregate, InputValue, Range, Scan, ScanOptions, TableE
 
 use super::{Call, FaultSubject, boxed, method, push_boxed, row, shown};
 
-/// The number of rows in the first slice; later ones are larger, since most scans are short.
+/// The number of rows in the first slice. It is small, since most scans are short; later slices are larger.
 const FIRST_ROWS: usize = 32;
 const SLICE_ROWS: usize = 256;
 /// The most columns of a scan. A table has at most 65, but a list may repeat them.
 const COLUMNS_MAX: usize = 128;
-/// Rows that are aggregated under one lock.
+/// Number of rows that are aggregated under one lock.
 const SUMMED_ROWS: usize = 4096;
 
 const SCAN: &CStr = c"veche.scan";
@@ -30,7 +30,7 @@ impl Call {
     /// caller's arguments, for errors.
     fn scan(&self, from: c_int, number: c_int) -> Result<Scan, FaultSubject> {
         let state = self.state;
-        // SAFETY: what is read stays on the stack for as long as the call lasts.
+        // SAFETY: the arguments of the call stay on the stack until the call returns.
         let top = unsafe { ffi::lua_gettop(state) };
         // SAFETY: as above.
         let index = match unsafe { row::given(state, from) } {
@@ -50,7 +50,7 @@ impl Call {
         };
         let mut options = ScanOptions::default();
         let mut last = top;
-        // SAFETY: as above; the options stay at their place.
+        // SAFETY: the arguments, including the options table, stay on the stack until the call returns.
         unsafe {
             if top > from && ffi::lua_type(state, top) == ffi::LUA_TTABLE {
                 last = top - 1;
@@ -74,7 +74,7 @@ impl Call {
     ) -> Result<(), FaultSubject> {
         let state = self.state;
         let bad = |words: &str| FaultSubject::argument(self.method, number, words);
-        // SAFETY: see above; the stack has room for a key, its value and a column's name.
+        // SAFETY: there is a table at `index`; the stack has room for a key, its value and a column's name.
         unsafe {
             ffi::lua_pushnil(state);
             while ffi::lua_next(state, index) != 0 {
@@ -137,7 +137,7 @@ impl Call {
             for &column in columns {
                 let column = usize::from(column);
                 at += 1;
-                // SAFETY: `lua/table.lua` passes a table at that index, and the stack has room for a value.
+                // SAFETY: `lua/table.lua` passes a table at stack index `list`, and the stack has room for a value.
                 unsafe {
                     row::push_cell(state, &all[column], row.get(column));
                     ffi::lua_rawseti(state, list, at);
@@ -152,7 +152,7 @@ impl Call {
 /// `columns(table, names, as_values, number)` → the numbers of columns, one byte each, for `scan`
 /// and `values`; `number` is the position of the argument that has the names, for errors.
 pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the type of the second argument is checked before it is read.
+    // SAFETY: `functions` made this Lua function; the type of the second argument is checked before it is read.
     unsafe {
         let name = match ffi::lua_toboolean(state, 3) {
             0 => "scan",
@@ -187,7 +187,7 @@ pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
 }
 
 unsafe fn begin_as(state: *mut lua_State, name: &'static str) -> c_int {
-    // SAFETY: the callers are made by `functions`; the third argument is a string made by `columns`.
+    // SAFETY: `functions` made the calling Lua functions; the third argument is a string made by `columns`.
     unsafe {
         method(state, name, |call| {
             let InputValue::Text(columns) = row::given(state, 3) else {
@@ -208,19 +208,19 @@ unsafe fn begin_as(state: *mut lua_State, name: &'static str) -> c_int {
 
 /// `scan(table, list, columns, index, …)` → the number of rows in the list, and a scan to continue with.
 pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` made this Lua function, as `begin_as` requires.
     unsafe { begin_as(state, "scan") }
 }
 
 /// `values(table, list, columns, index, …)` → the same as `scan`, but errors name `values`.
 pub(super) unsafe extern "C-unwind" fn begin_values(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`.
+    // SAFETY: `functions` made this Lua function, as `begin_as` requires.
     unsafe { begin_as(state, "values") }
 }
 
 /// `more(table, list, scan)` → the number of rows in the list, and whether there may be more.
 pub(super) unsafe extern "C-unwind" fn more(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the type of the third argument is checked before it is read.
+    // SAFETY: `functions` made this Lua function; the type of the third argument is checked before it is read.
     unsafe {
         method(state, "scan", |call| {
             let Some(ScanRequest { scan, columns }) = boxed(state, 3, SCAN) else {
@@ -247,7 +247,7 @@ struct Aggregation {
 /// aggregation to continue with. Without a column it only counts rows; without an index it covers all rows. `aggregate`
 /// and `count` call it.
 pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the type of the second argument is checked before it is read.
+    // SAFETY: `functions` made this Lua function; the type of the second argument is checked before it is read.
     unsafe {
         let is_column = ffi::lua_type(state, 2) > ffi::LUA_TNIL;
         let name = if is_column { "aggregate" } else { "count" };
@@ -309,7 +309,7 @@ impl Call {
             rows, aggregate, ..
         } = sums;
         let state = self.state;
-        // SAFETY: the stack of a method has room for these.
+        // SAFETY: the stack of a method has room for the seven pushed values.
         unsafe {
             ffi::lua_pushboolean(state, 1);
             ffi::lua_pushnumber(state, *rows as f64);

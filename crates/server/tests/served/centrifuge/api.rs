@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{CONFIG, Client, start};
 use crate::support::{Http, Options, Response, Server, USUAL, call, on_all};
 
-/// Calls without a key header.
+/// Makes a POST request with only the given headers, so that a test can omit the API key.
 fn post(server: &Server, path: &str, headers: &str, body: &str) -> Response {
     let mut http = Http::connect(server.internal);
     http.request("POST", path, headers, body.as_bytes())
@@ -29,7 +29,7 @@ fn binary_data_close_no_json_client() {
         let (mut ann, _) = Client::connect(&server, "ann");
         let joined = ann.ask(json!({ "id": 2, "subscribe": { "channel": "chat:1" } }));
         let epoch = joined["subscribe"]["epoch"].clone();
-        // {"a": 1} as encoded by a library; bytes that aren't text; and untyped data that is JSON.
+        // Binary data that is JSON arrives as JSON; other bytes arrive as a base64 text.
         let mut expected = Vec::new();
         for (name, base64, data) in [
             ("b64data", "eyJhIjogMX0K", json!({ "a": 1 })),
@@ -197,7 +197,7 @@ fn channels_of_unknown_namespaces_are_errors_where_that_is_wanted() {
         let answer = call(server.internal, "publish", &body);
         assert!(answer["result"].is_object(), "{channel}: {answer}");
     }
-    // Without `unknown_namespace = "error"`, the same channels are ordinary ones.
+    // Without `unknown_namespace = "error"`, channels of unknown namespaces are ordinary channels.
     let server = with("", "");
     let body = json!({ "channel": "none:1", "data": 1 });
     let answer = call(server.internal, "publish", &body);

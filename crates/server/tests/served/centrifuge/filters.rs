@@ -1,4 +1,4 @@
-//! Filters by tags on the real server, for live and recovered publications.
+//! Tests filters by tags on the real server, for live and recovered publications.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// Publishes with tags: every third is a sale, and each has its number.
+/// Publishes these numbers. The tags are the number and the side: `sell` for each third number, otherwise `buy`.
 fn publish(lines: &mut Lines, channel: &str, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let side = if number.is_multiple_of(3) {

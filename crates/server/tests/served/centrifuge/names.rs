@@ -1,4 +1,4 @@
-//! Channel names: wildcard subscriptions and patterns.
+//! Tests channel names: wildcard subscriptions and patterns.
 
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ fn routes_without_the_protocol_hear_it_too() {
         let mut lines = Lines::connect(server.push);
         lines.ask(&json!({ "channel": "news:1", "data": "hi", "ack": true }));
         assert_eq!(socket.text(), "hi");
-        // A single channel whose name is hard to guess is admitted, the whole namespace is not.
+        // A single channel whose name is hard to guess is admitted; the whole namespace is not.
         Socket::open(server.public, "/push?channel=order:5d7f");
         let all = Socket::try_open(server.public, "/push?channel=order:*");
         let why = all.err().map(|error| error.to_string());
@@ -129,7 +129,7 @@ fn a_pattern_has_its_options_and_its_user() {
     });
 }
 
-/// Push routes by pattern and by name, for named and for anonymous clients.
+/// Push routes that permit channels by pattern and by name, for named and for anonymous clients.
 const ROUTES: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidentity = \"query:user\"\n\
     [[route]]\npath = \"/push\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
     channels = [\"dialog:*\", \"/users/*\", \"vault:$1\"]\n\
@@ -228,7 +228,7 @@ fn identified_clients_have_exactly_the_namespace_permissions() {
             let publish = json!({ "channel": channel, "data": 1 });
             let early = client.ask(json!({ "id": 2, "publish": publish }));
             assert_eq!(error(&early), expected(publishes), "{channel} {user}");
-            // No channel here has a history, and those of a namespace have presence for subscribers.
+            // No channel here has a history, and channels of a namespace have presence for subscribers.
             let presence = if channel.contains(':') { 103 } else { 108 };
             for (look, code) in [("history", 108), ("presence", presence)] {
                 let looked = client.ask(json!({ "id": 3, look: place }));

@@ -159,7 +159,7 @@ fn a_script_decides_on_each_kind() {
             assert_eq!(reply["publish"], json!({}), "{reply}");
             assert_eq!(bob.publication()["data"], published);
         }
-        // The RPC handler, and its side effects.
+        // The RPC handler responds, and its side effects are executed.
         let reply = ann.ask(rpc(6, "echo"));
         let expected = json!({"echo": {"n": 6}, "user": "ann", "meta": {"seen": {"k": 1}}});
         assert_eq!(reply["rpc"]["data"], expected);

@@ -10,7 +10,7 @@ use crate::asked::{Asked, answer};
 use crate::support::backing::Backing;
 use crate::support::{Server, Socket, now, until};
 
-/// Longer than the leave delay below and the delivery of an event.
+/// A time longer than the configured leave delay and the delivery of an event together.
 const CALM: Duration = Duration::from_secs(3);
 
 fn options(back_end: &Asked) -> String {
@@ -110,7 +110,7 @@ fn each_event_comes_once_whatever_node_its_connections_are_on() {
     world.expect(known, &["joined hall:1 ann"]);
     drop(here);
     world.expect(known, &["left hall:1 ann"]);
-    // Ann moves to the other node within the delay, during which the room stays occupied as well.
+    // Ann moves to the other node within the leave delay, during which the room stays occupied as well.
     drop(there);
     let there = world.hear(1, "ann", "room:1");
     world.expect(

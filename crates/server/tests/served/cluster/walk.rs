@@ -43,7 +43,7 @@ fn node(port: u16, name: &str) -> Server {
     Server::with(setup(), &options)
 }
 
-/// A client of the other node.
+/// A client on the other node of the cluster.
 struct Client(Socket);
 
 impl Client {
@@ -61,7 +61,7 @@ impl Client {
             if text.contains(words) {
                 return text;
             }
-            // Other messages are pings, and pushes about something else.
+            // Messages without these words are pings, or pushes about something else.
             assert!(text == "{}" || text.contains("push"), "{words}: {text}");
         }
     }

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::support::{Options, Server, USUAL, process, skip, until};
 
-/// Folders on the disk, below the server's own.
+/// Folders on the simulated disk, relative to the server's folder.
 const FOLDERS: [&str; 2] = ["disk/history", "disk/blocks"];
 
 /// The size of a page in bytes: a simulated power cut keeps or loses whole pages.
@@ -182,7 +182,7 @@ fn fall_back(folder: &Path, platter: &Path, unsynced: &mut Unsynced<'_>) {
     fs::write(of(inode(folder).expect("a folder")), names).expect("written");
 }
 
-/// Mixes pages of both versions, as if only some had been written.
+/// Mixes pages of the durable and the written data, as if only some pages had been written.
 fn mixed(durable: &[u8], written: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut lengths = [durable.len(), written.len()];
     lengths.sort_unstable();

@@ -1,4 +1,4 @@
-//! A certificate authority of the tests, and its certificates.
+//! The test CA, and the certificates that it issues.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// Creates an authority with a separate folder.
+    /// Creates a test CA with its own folder.
     pub(super) fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -123,7 +123,7 @@ impl Client {
         let request = format!("GET {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         self.stream.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
-        // If the server has not sent close_notify, this is an error.
+        // Reading fails if the server has not sent close_notify.
         self.stream.read_to_end(&mut answer)?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }

@@ -25,7 +25,7 @@ fn knock(fixture: &TlsFixture, bytes: &[u8]) -> Vec<u8> {
     socket.set_read_timeout(Some(SOON)).expect("a socket");
     socket.write_all(bytes).expect("it reads");
     let mut answer = Vec::new();
-    // A reset ends the connection too.
+    // The server may also end the connection with a reset, which is a read error.
     let _ = socket.read_to_end(&mut answer);
     answer
 }

@@ -92,7 +92,7 @@ fn a_restart_with_bad_files_waits_for_good_ones() {
         status.is_some_and(|status| status["state"] == "ready")
             && fixture.server.try_pid().is_some_and(|other| other != pid)
     });
-    // The other listeners serve. This listener accepts no client, in particular not without TLS.
+    // The internal listener serves. The public listener, whose certificate is invalid, accepts no client.
     let internal = crate::support::get(fixture.server.internal, "/health");
     assert_eq!(internal.status, 200);
     assert!(Client::open(fixture.server.public, "localhost", &fixture.trust).is_err());

@@ -1,4 +1,4 @@
-//! TLS of our listeners with real clients and certificates.
+//! TLS on the server's listeners, with real clients and certificates.
 
 mod acme;
 mod behind_proxy;

@@ -1,4 +1,4 @@
-//! TLS as seen by `openssl s_client`.
+//! Tests TLS with `openssl s_client`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

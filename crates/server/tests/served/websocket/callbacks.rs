@@ -1,4 +1,4 @@
-//! `websocket.open`: callbacks in order, and reconnecting.
+//! Tests of `websocket.open`: the order of callbacks, and reconnecting.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -119,7 +119,8 @@ fn refused_and_unanswered_dials() {
 
 #[test]
 fn protocol_violations_close_with_their_code() {
-    // Each row has the data after the 101, the script's result, and the code that the peer receives.
+    // Each row has the data that the peer sends after its 101 response, the script's result, and the
+    // code that the peer receives.
     let table: [(&[u8], &str, u16); 6] = [
         // A masked frame, which only clients may send.
         (b"\x81\x81\0\0\0\0x", "1002", 1002),

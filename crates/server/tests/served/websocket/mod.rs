@@ -1,4 +1,4 @@
-//! Applications that dial other WebSocket servers: ours, and misbehaving ones.
+//! Tests of applications that dial WebSocket servers: Veche itself, and servers that misbehave.
 //!
 //! The application runs the code that it is sent, so each test contains its own Lua.
 

@@ -28,7 +28,7 @@ fn fault(error: &csv::Error) -> LoadFault {
     }
 }
 
-/// Loads a whole file.
+/// Loads all rows of a CSV file.
 pub(super) fn file(
     reader: Box<dyn Read + '_>,
     schema: &Schema,

@@ -67,7 +67,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
         self.nothing_follows()
     }
 
-    /// Parses the fields of the object around the list.
+    /// Parses a top-level object, one field of which is the list of rows.
     fn fields(&mut self, batch: &mut RowBatch, sink: &mut Sink<'_>) -> Result<(), LoadFault> {
         let begin = self.window.offset();
         let mut found: Option<String> = None;

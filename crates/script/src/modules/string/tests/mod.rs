@@ -126,7 +126,7 @@ fn does_as_luajit_does() {
         let pattern = generator.pattern();
         let mut subject = generator.subject();
         if generator.rng.u8(..4) == 0 && !subject.is_empty() {
-            // Longer subjects, if LuaJIT can process them quickly.
+            // Some subjects are made longer, if LuaJIT can process the longer ones quickly.
             let harmless = Pattern::new(&pattern, Caret::IsPlain).harmless_subject_bytes(1 << 18);
             let bytes = harmless.unwrap_or(0).min(generator.rng.usize(..200));
             subject = subject.repeat((bytes / subject.len()).max(1));
@@ -278,7 +278,7 @@ fn large_results_are_errors_of_the_script() {
         assert_eq!(error_of(&lua, script), text, "{script}");
         lua.gc_collect().unwrap();
     }
-    // Each result is small enough by itself, but together they exceed the memory.
+    // Each result alone fits into the VM's memory, but all of them together do not.
     let all = r#"(function() local t = {} for i = 1, 9 do t[i] = ("x"):rep(1.6e7 - i) end return t end)()"#;
     assert_eq!(error_of(&lua, all), "not enough memory");
     let all = r#"(function() local s, t = ("x"):rep(1.6e7), {} for i = 1, 9 do t[i] = s:gsub("x", "y", i) end return t end)()"#;
