@@ -24,7 +24,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
     /// Handles the driver's current events, as in a turn that waits several times.
     pub(crate) fn deliver_at_once(&mut self) {
         self.poll_driver(Some(0))
-            .expect("the network does not fail");
+            .expect("the simulated network must not fail");
     }
 
     pub(crate) fn network_ref(&self) -> &D {
