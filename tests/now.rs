@@ -4,7 +4,7 @@ use std::time::Instant;
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "tests and measurements live in real time"
+    reason = "tests and benchmarks use real time"
 )]
 pub(crate) fn now() -> Instant {
     Instant::now()

@@ -168,7 +168,7 @@ impl CertificateManager {
             };
             if let Some(what) = what {
                 warn!(target: TARGET, directory = masked(&config.acme.directory),
-                    "acme: {what}; ordering one in {} s",
+                    "acme: {what}; ordering a certificate in {} s",
                     (wanted.due_s - now_s).max(0)
                 );
             }

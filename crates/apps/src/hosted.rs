@@ -17,7 +17,7 @@ use veche_types::{ConnectionId, Now};
 /// The runtime of one application on one worker.
 #[expect(
     clippy::large_enum_variant,
-    reason = "most applications use Lua, whose messages should need no further pointer"
+    reason = "most applications use Lua, and a box would cost each of their messages another pointer"
 )]
 pub(super) enum HostedRuntime {
     /// A Lua VM in this process.

@@ -70,7 +70,7 @@ fn main() {
     let folder = Path::new(folder);
 
     let (archive, loaded) = veche_archive::open(folder, &options).expect("an archive");
-    assert_eq!(loaded.len(), 0, "the folder has to be empty");
+    assert_eq!(loaded.len(), 0, "the folder of the archive must be empty");
     let (written, cpu, begun) = (written_bytes(), cpu_ms("self"), Instant::now());
     let (mut waits, mut own) = (Vec::new(), Duration::ZERO);
     thread::scope(|scope| {

@@ -51,12 +51,12 @@ pub enum MalformedMessage {
         field: u32,
     },
     /// A command that needs a reply has no id.
-    #[error("command without an id")]
+    #[error("a command has no id")]
     NoId,
     /// A command with an id has no known request.
-    #[error("command without a request")]
+    #[error("a command has no request")]
     NoRequest,
     /// A command has more than one request.
-    #[error("command with more than one request")]
+    #[error("a command has more than one request")]
     ManyRequests,
 }

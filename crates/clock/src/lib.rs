@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Returns the current monotonic time: for supervisors and control threads, never for workers.
 #[expect(
     clippy::disallowed_methods,
-    reason = "never called on a worker's thread"
+    reason = "this is never called on a worker's thread"
 )]
 #[must_use]
 pub fn now() -> Instant {

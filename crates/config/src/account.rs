@@ -171,7 +171,7 @@ impl Account {
         match self.may(AccessRight::Write, about.uid(), about.gid(), about.mode()) {
             true => Ok(()),
             false => Err(io::Error::other(format!(
-                "server.user can't write it, it belongs to user {}: change its owner (chown) or remove it",
+                "server.user can't write to it, because it belongs to user {}: change its owner (chown) or remove it",
                 about.uid()
             ))),
         }

@@ -112,10 +112,9 @@ pub(super) fn check(
         served: Vec::new(),
     };
     let one = |section| {
-        tables
-            .iter()
-            .find(|table| table.section == section)
-            .expect("raw creates one of each")
+        tables.iter().find(|table| table.section == section).expect(
+            "a section that is missing in the file must have been created with its defaults",
+        )
     };
     let all = |section| tables.iter().filter(move |table| table.section == section);
 
@@ -250,7 +249,9 @@ pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
     let tables = raw::read(text, &mut Problems::new(file, text));
     let server = tables.iter().find(|table| table.section == Section::Server);
     let control = server.and_then(|table| self::text(table, "control"));
-    base_of(file).join(control.expect("raw creates the section, and the directive has a default"))
+    base_of(file).join(
+        control.expect("the section [server] must exist, and its control must have a default"),
+    )
 }
 
 /// Returns the folder that relative paths start at.
@@ -320,7 +321,7 @@ impl Checker<'_> {
                     let header = table.section.header();
                     self.problems.add(
                         table.at,
-                        format!("{header} without {name:?}, which is required"),
+                        format!("{header} lacks {name:?}, which is required"),
                     );
                 }
                 None
@@ -360,7 +361,7 @@ impl Checker<'_> {
                     u16::try_from(count)
                         .ok()
                         .and_then(NonZeroU16::new)
-                        .expect("the table has the range"),
+                        .expect("the range of the directive must fit into the integer type"),
                 ),
                 _ => WorkerCount::Auto,
             },
@@ -557,9 +558,10 @@ const KEY_BYTES_SAFE: usize = 16;
 
 fn limits(table: &RawTable) -> LimitsConfig {
     let number = |name| match table.value(name) {
-        Some(DirectiveValue::Integer(number)) => {
-            Some(u32::try_from(number).expect("the table has the range"))
-        }
+        Some(DirectiveValue::Integer(number)) => Some(
+            u32::try_from(number)
+                .expect("the range of the directive must fit into the integer type"),
+        ),
         _ => None,
     };
     let maybe = |name| match table.value(name) {
@@ -605,7 +607,8 @@ fn rotation(table: &RawTable, rotate: &str, keep: &str) -> Option<Rotation> {
         (Some(DirectiveValue::Size(bytes_max)), Some(DirectiveValue::Integer(keep))) => {
             Some(Rotation {
                 bytes_max,
-                keep: u32::try_from(keep).expect("the table has the range"),
+                keep: u32::try_from(keep)
+                    .expect("the range of the directive must fit into the integer type"),
             })
         }
         _ => None,
@@ -622,7 +625,7 @@ fn rate(table: &RawTable, name: &str) -> Option<Rate> {
 fn size(table: &RawTable, name: &str) -> u64 {
     match table.value(name) {
         Some(DirectiveValue::Size(bytes)) => bytes,
-        other => unreachable!("{name} has a default and is a size: {other:?}"),
+        other => unreachable!("{name} must be a size and have a default, not {other:?}"),
     }
 }
 

@@ -148,7 +148,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Toml("\"veche.sock\""),
         handlers: &[],
         change: ReloadEffect::Restart,
-        doc: "The Unix socket by which `veche status`, `reload` and `stop` reach the server, open to its user only. At most 107 bytes long; its folder has to exist. A packaged server keeps it under `/run/veche`.",
+        doc: "The path of the Unix socket by which `veche status`, `reload` and `stop` reach the server. Only the server's user can open it. At most 107 bytes long; its folder has to exist. A packaged server keeps it under `/run/veche`.",
     },
     Directive {
         section: Section::Server,
@@ -170,7 +170,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Unset("the user's primary group"),
         handlers: &[],
         change: ReloadEffect::Restart,
-        doc: "The group that goes with `user`.",
+        doc: "The group of the server process, which goes with `user`.",
     },
     Directive {
         section: Section::Server,
@@ -331,7 +331,7 @@ static API: &[Directive] = &[
         default: DefaultValue::Toml("[]"),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "The API keys. Each request must have one of them in `X-API-Key`; otherwise the answer is 401. A key is written here, as `{ file = \"FILE\" }`, a file that contains nothing else, or as `{ env = \"NAME\" }`, a variable of the environment at the server's start. With several keys, one can be replaced without a gap. Without any, requests need no key, which is allowed for internal listeners on loopback only. Never shown. Create one with `openssl rand -hex 32`.",
+        doc: "The API keys. Each request must have one of them in `X-API-Key`; otherwise the answer is 401. A key is written here as a string; as `{ file = \"FILE\" }`, a file that contains only the key; or as `{ env = \"NAME\" }`, an environment variable that is read at the server's start. With several keys, one can be replaced without a gap. If there are no keys, requests need none; this is allowed only for internal listeners on loopback. The server never shows the keys. Create one with `openssl rand -hex 32`.",
     },
     Directive {
         section: Section::Api,
@@ -344,7 +344,7 @@ static API: &[Directive] = &[
         ),
         handlers: &[],
         change: ReloadEffect::Restart,
-        doc: "The file that stores `block_user`, `revoke_token` and `invalidate_user_tokens`, so that they survive a restart. A line of JSON each, written before the call is answered. The server's user must be able to create files in its folder: at the start the file is read, or created if missing; expired entries are removed when the server has run for an hour and most of them have expired, since a clock may be ahead until it is set.",
+        doc: "The file that stores the effects of `block_user`, `revoke_token` and `invalidate_user_tokens`, so that they survive a restart. Each entry is a line of JSON, written before the call is answered. The file is read at the server's start, or created if it is missing; the server's user must be able to create files in its folder. Expired entries are removed once most entries have expired, but not in the first hour, because the clock may be ahead until it is set.",
     },
     Directive {
         section: Section::Api,
@@ -376,7 +376,7 @@ static ADMIN: &[Directive] = &[Directive {
     default: DefaultValue::Toml("[]"),
     handlers: &[],
     change: ReloadEffect::Reload,
-    doc: "The keys that open the page, each written as those of `[api]`. They open nothing else, and the keys of `[api]` do not open the page. Without any the page is disabled. Never shown. Create one with `openssl rand -hex 32`.",
+    doc: "The keys that open the admin page, each written like those of `[api]`. They open nothing else, and the keys of `[api]` do not open the page. Without any keys the page is disabled. The server never shows the keys. Create one with `openssl rand -hex 32`.",
 }];
 
 /// Lists the methods for documentation and errors.

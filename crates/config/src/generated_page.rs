@@ -6,7 +6,7 @@ pub(crate) fn assert_page_is_current(name: &str, page: &str) {
         .join("../../docs/reference")
         .join(name);
     if std::env::var_os("VECHE_BLESS").is_some() {
-        std::fs::write(&file, page).expect("docs/reference can be written");
+        std::fs::write(&file, page).expect("docs/reference must be writable");
         return;
     }
     let found = std::fs::read_to_string(&file).unwrap_or_default();

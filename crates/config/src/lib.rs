@@ -196,7 +196,7 @@ fn secret(source: &SecretSource) -> Result<SecretValue, String> {
 /// Returns the Unix time in milliseconds.
 #[expect(
     clippy::disallowed_methods,
-    reason = "wall-clock time for people, outside of workers"
+    reason = "people read this wall-clock time, and workers never call this"
 )]
 pub fn unix_now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -206,7 +206,7 @@ pub fn unix_now_ms() -> u64 {
 /// Returns the Unix time in seconds.
 #[expect(
     clippy::disallowed_methods,
-    reason = "certificates hold by the wall clock, and this is the control side"
+    reason = "certificates are valid by wall-clock time, and workers never call this"
 )]
 pub fn unix_now_s() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

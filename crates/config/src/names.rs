@@ -37,7 +37,7 @@ impl RoutePath {
     /// Parses a path; the error describes the problem.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix('/') else {
-            return Err("a path starts with \"/\"".to_owned());
+            return Err("a path must start with \"/\"".to_owned());
         };
         let mut segments: Vec<Segment> = Vec::new();
         let mut prefix = false;
@@ -114,7 +114,7 @@ impl Segment {
         };
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
             return Err(format!(
-                "a parameter consists of \":\" and letters, digits or \"_\", not {piece:?}"
+                "a parameter must consist of \":\" and letters, digits or \"_\", not {piece:?}"
             ));
         }
         if before
@@ -519,7 +519,7 @@ pub(crate) fn parse_url(text: &str) -> Result<SecretUrl, String> {
     let url = Url::parse(text).map_err(|why| format!("{shown:?} is not a URL: {why}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(format!(
-            "a URL begins with http:// or https://, found {shown:?}"
+            "a URL must begin with http:// or https://, found {shown:?}"
         ));
     }
     if !url.username().is_empty() || url.password().is_some() {

@@ -17,7 +17,7 @@ pub(crate) fn parse_rate(text: &str) -> Option<Rate> {
 /// Formats a rate so that [`parse_rate`] can read it.
 pub(crate) fn format_rate(rate: &Rate) -> String {
     let unit = WINDOWS.iter().find(|(_, ms)| *ms == rate.window_ms());
-    let (unit, _) = unit.expect("parsed from a number");
+    let (unit, _) = unit.expect("the period of a rate must be one for which there is a unit");
     match rate.count() {
         count if count.is_multiple_of(1 << 10) => format!("{}/{unit}", format_size(count)),
         count => format!("{count}/{unit}"),

@@ -349,7 +349,7 @@ impl RawTable {
     fn directive(&self, name: &str) -> &'static Directive {
         let mut all = self.section.directives();
         all.find(|directive| directive.name == name)
-            .expect("checked reads directives of the table only")
+            .expect("the section must have a directive of this name")
     }
 }
 
@@ -358,7 +358,7 @@ pub(super) fn default_of(directive: &Directive) -> Option<DirectiveValue> {
     let DefaultValue::Toml(text) = directive.default else {
         return None;
     };
-    let parsed = DeValue::parse(text).expect("defaults are TOML; a test reads each");
+    let parsed = DeValue::parse(text).expect("every default must be TOML, which a test checks");
     let kind = match directive.kind {
         // An empty list can be a default, though it can't be written.
         DirectiveKind::List { .. } if text == "[]" => {
@@ -368,6 +368,6 @@ pub(super) fn default_of(directive: &Directive) -> Option<DirectiveValue> {
     };
     Some(
         kind.read(parsed.get_ref())
-            .expect("defaults are valid; a test reads each"),
+            .expect("every default must be valid, which a test checks"),
     )
 }

@@ -20,7 +20,10 @@ pub(crate) struct TemplateField {
     pub name: &'static str,
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "a test writes the reference from it")
+        expect(
+            dead_code,
+            reason = "only the test that generates the reference uses this"
+        )
     )]
     pub doc: &'static str,
     read: fn(&AccessLogEntry) -> FieldSource,

@@ -317,7 +317,7 @@ impl Accounts {
     }
 }
 
-const ACCOUNT_EXISTS: &str = "streams use the index only while the account counts them";
+const ACCOUNT_EXISTS: &str = "an account must exist while streams refer to its index";
 
 fn account(all: &mut [Option<Account>], index: u32) -> &mut Account {
     debug_assert_ne!(index, NO_MEMBER);

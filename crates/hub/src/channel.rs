@@ -262,7 +262,7 @@ impl std::ops::Index<u32> for Channels {
     fn index(&self, index: u32) -> &Channel {
         self.entries[index as usize]
             .as_ref()
-            .expect("an index is held only while an entry waits")
+            .expect("a channel must exist while its index is in use")
     }
 }
 
@@ -270,7 +270,7 @@ impl std::ops::IndexMut<u32> for Channels {
     fn index_mut(&mut self, index: u32) -> &mut Channel {
         self.entries[index as usize]
             .as_mut()
-            .expect("an index is held only while an entry waits")
+            .expect("a channel must exist while its index is in use")
     }
 }
 

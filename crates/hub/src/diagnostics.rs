@@ -26,9 +26,18 @@ impl<E: Engine> Hub<E> {
             ("cancelled entries", gone.sum::<usize>() as u64),
             ("stalled publications", self.stalled.len() as u64),
             ("reserved lanes", self.stalled.reserved_count() as u64),
-            ("publications waiting for the log", gauges.waiting as u64),
-            ("publications queued behind the log", self.reports() as u64),
-            ("bytes of both", gauges.waiting_bytes as u64),
+            (
+                "publications waiting to be written to disk",
+                gauges.waiting as u64,
+            ),
+            (
+                "publications queued behind writes to disk",
+                self.reports() as u64,
+            ),
+            (
+                "bytes waiting to be written to disk",
+                gauges.waiting_bytes as u64,
+            ),
             ("subscriptions waiting for the engine", joins.sum()),
             ("announcements", self.join_leave_queue.queued() as u64),
             (

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "one per worker, and the memory engine is used in place"
+    reason = "there is only one engine per worker, so its size does not matter"
 )]
 pub enum NodeEngine {
     /// The engine in the memory of this process, optionally with a log on disk.

@@ -70,7 +70,10 @@ pub struct Hub<E = NodeEngine> {
     /// The encodings of the publication that is being delivered without being queued.
     pub(crate) scratch: Encodings,
     /// Empty sweep queues for reuse.
-    #[expect(clippy::vec_box, reason = "channels refer to them by a thin pointer")]
+    #[expect(
+        clippy::vec_box,
+        reason = "channels refer to these queues by thin pointers"
+    )]
     pub(crate) spare_queues: Vec<Box<SweepQueue>>,
     /// As the home of channels: the number of channels with subscribers on any worker, and how many of these are
     /// personal channels.

@@ -54,7 +54,11 @@ impl Hub {
     /// The name is not a valid channel name; nothing is changed.
     pub fn restore(&mut self, restored: RestoredStream) -> Result<bool, NameError> {
         let name = ChannelName::new(&restored.channel)?;
-        debug_assert_eq!(self.home_of(name), self.me, "all workers share one seed");
+        debug_assert_eq!(
+            self.home_of(name),
+            self.me,
+            "a stream may only be restored by the worker that owns its channel"
+        );
         let channel = Arc::clone(&restored.channel);
         let Some(history) = self.namespaces.of(&channel).history else {
             let changes = self
@@ -68,7 +72,7 @@ impl Hub {
         };
         let index = self.entry(self.channels.hash(&channel), &channel);
         if self.channels[index].home.stream().is_some() {
-            debug_assert!(false, "a channel has one stream");
+            debug_assert!(false, "a channel can't have more than one stream");
             return Ok(false);
         }
         self.clock_grace_until_ms = self.now.mono_ms.saturating_add(RESTORE_GRACE_MS);

@@ -143,7 +143,7 @@ impl<E: Engine> Hub<E> {
         debug_assert_eq!(
             self.home(hash, &name),
             self.me,
-            "all workers share one seed"
+            "a subscription may only be processed by the worker that owns its channel"
         );
         let index = match self.channels.find(hash, &name) {
             Some(index) => index,
@@ -186,7 +186,10 @@ impl<E: Engine> Hub<E> {
         registration: Option<Registration>,
     ) {
         let Some(index) = self.find(name) else {
-            debug_assert!(false, "unsubscribe follows subscribe on the same lane");
+            debug_assert!(
+                false,
+                "an unsubscription must not arrive before its subscription"
+            );
             return;
         };
         if let Some(registration) = registration
@@ -199,7 +202,7 @@ impl<E: Engine> Hub<E> {
         let was_counted = channel.remove_remote_subscriber(from);
         debug_assert!(
             was_counted,
-            "unsubscribe follows subscribe on the same lane"
+            "an unsubscription must not arrive before its subscription"
         );
         let is_vacant = was_counted && channel.total_subscribers() == 0;
         self.member_left(index, client);

@@ -220,7 +220,10 @@ impl Namespaces {
     /// If there are more than 65,535 budgets.
     pub fn add_budget(&mut self, name: &str, bytes: usize) -> Budget {
         self.budgets.push((name.into(), bytes));
-        Budget(u16::try_from(self.budgets.len()).expect("a configuration has fewer namespaces"))
+        Budget(
+            u16::try_from(self.budgets.len())
+                .expect("a configuration can't have more than 65,535 namespaces"),
+        )
     }
 
     /// Iterates over the budgets of namespaces, in the order of their numbers.

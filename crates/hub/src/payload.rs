@@ -83,7 +83,7 @@ impl<'a> PayloadSource<'a> {
         }
         match self {
             PayloadSource::Owned(payload) => payload.clone(),
-            PayloadSource::Borrowed(_) => unreachable!("it was stored above"),
+            PayloadSource::Borrowed(_) => unreachable!("the publication was stored above"),
         }
     }
 }

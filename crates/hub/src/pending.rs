@@ -92,7 +92,10 @@ impl PublicationLog {
 
     /// Called when a batch and all earlier ones are durable: their requests can be reported.
     pub(crate) fn batch_durable(&mut self, batch: u64) {
-        debug_assert!(batch <= self.taken, "it was never delivered");
+        debug_assert!(
+            batch <= self.taken,
+            "a batch can't be durable before it was taken"
+        );
         self.durable = self.durable.max(batch);
         let count = self
             .pending

@@ -462,12 +462,15 @@ impl Streams {
     pub(crate) fn close(&mut self, index: u32) -> ClosedStream {
         self.clear(index);
         let Some(place) = self.slots[index as usize].take() else {
-            unreachable!("indices are held by channels only while the stream is there");
+            unreachable!("a stream must exist while a channel refers to its index");
         };
         self.empty_bytes -= usize::from(place.base_bytes);
         self.free.push(index);
         self.remove_from_scan(place.scan_index as usize);
-        debug_assert_eq!(place.pending, 0, "what waits for the log holds its stream");
+        debug_assert_eq!(
+            place.pending, 0,
+            "a stream must not be closed while its publications wait to be written to disk"
+        );
         ClosedStream {
             channel: place.channel,
             is_known: place.is_known,
@@ -502,7 +505,7 @@ impl Streams {
     fn slot(&self, index: u32) -> &StreamSlot {
         self.slots[index as usize]
             .as_ref()
-            .expect("channels hold the index only while the stream is there")
+            .expect("a stream must exist while a channel refers to its index")
     }
 
     fn slot_mut(&mut self, index: u32) -> &mut StreamSlot {
@@ -529,5 +532,5 @@ impl Linked for [Option<StreamSlot>] {
 fn slot_of(places: &mut [Option<StreamSlot>], index: u32) -> &mut StreamSlot {
     places[index as usize]
         .as_mut()
-        .expect("channels hold the index only while the stream is there")
+        .expect("a stream must exist while a channel refers to its index")
 }

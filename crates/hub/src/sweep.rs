@@ -147,7 +147,10 @@ impl<E: Engine> Hub<E> {
     /// Removes the batch from the channel's queue after its sweep. Returns whether more publications are queued.
     fn end_sweep(&mut self, index: u32, outlet: &mut impl Outlet) -> bool {
         let channel = &mut self.channels[index];
-        let queue = channel.queue.as_mut().expect("busy channels have a queue");
+        let queue = channel
+            .queue
+            .as_mut()
+            .expect("a channel with a publication in delivery must have a queue");
         for queued in queue.waiting.drain(..queue.batch) {
             self.queued -= 1;
             self.queued_bytes -= queued.publication.payload.bytes.len();
@@ -193,7 +196,10 @@ fn sweep_slice(
     deliveries_max: usize,
     outlet: &mut impl Outlet,
 ) -> (usize, bool) {
-    let queue = channel.queue.as_mut().expect("busy channels have a queue");
+    let queue = channel
+        .queue
+        .as_mut()
+        .expect("a channel with a publication in delivery must have a queue");
     if queue.batch == 0 {
         queue.begin();
     }

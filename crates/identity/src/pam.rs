@@ -106,7 +106,7 @@ impl PasswordService {
     ) -> Arc<Self> {
         let mut key = Zeroizing::new([0; 32]);
         // The system's random number generator worked when the process started.
-        getrandom::fill(&mut *key).expect("the system provides random numbers");
+        getrandom::fill(&mut *key).expect("the system must provide random numbers");
         Arc::new_cyclic(|me| Self {
             service: service.clone(),
             pam: Arc::clone(pam),
@@ -245,7 +245,10 @@ impl PasswordVerifier for PasswordService {
             }
             Ok(false) => figures.asked(LookupOutcome::Joined),
             Ok(true) => {
-                let observer = self.me.upgrade().expect("it exists while it is called");
+                let observer = self
+                    .me
+                    .upgrade()
+                    .expect("the value must exist while its method runs");
                 self.pam.pool.submit(PasswordCheck {
                     request: PamRequest {
                         service: self.service.clone(),

@@ -24,13 +24,15 @@ impl Heartbeat {
     /// one.
     pub fn new(received: &str, answer: &str) -> Result<Self, &'static str> {
         if received.trim_matches(ANY).is_empty() {
-            return Err("expected the text to answer");
+            return Err("expected the received text that is to be answered");
         }
         if received.matches(ANY).count() > 1 || answer.matches(ANY).count() > 1 {
-            return Err("expected at most one * on each side");
+            return Err(
+                "expected at most one * in the received text and at most one in its answer",
+            );
         }
         if answer.contains(ANY) && !received.contains(ANY) {
-            return Err("the answer has a * but the text has none");
+            return Err("the answer has a * but the received text has none");
         }
         let (before, after) = match received.split_once(ANY) {
             Some((before, after)) => (before, Some(after.to_owned())),

@@ -27,7 +27,8 @@ impl Default for Times {
 }
 
 fn histogram(digits: u8) -> Histogram<u64> {
-    Histogram::new_with_bounds(NS_MIN, NS_MAX, digits).expect("constant bounds are in order")
+    Histogram::new_with_bounds(NS_MIN, NS_MAX, digits)
+        .expect("the lower bound must be less than the upper bound")
 }
 
 impl Times {
@@ -244,7 +245,7 @@ fn to_text(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     V2Serializer::new()
         .serialize(histogram, &mut bytes)
-        .expect("a vector takes all");
+        .expect("writing to a vector can't fail");
     STANDARD.encode(bytes)
 }
 

@@ -334,7 +334,7 @@ fn refuse_latencies(report: &mut Report, tally: &Tally) {
     }
     let unpaired = tally.unpaired + tally.unanswered;
     report.latency_refused = Some(format!(
-        "messages carry no stamp, and {unpaired} messages and answers can't be matched"
+        "messages are not numbered, and {unpaired} messages and answers can't be matched"
     ));
 }
 

@@ -27,7 +27,7 @@ mod model {
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0
                 .lock()
-                .expect("a thread of a model that panics ends the test")
+                .expect("no other thread of the test may have panicked")
         }
     }
 }

@@ -96,7 +96,7 @@ impl Epoll {
         let socket = transport
             .socket
             .as_ref()
-            .expect("a live transport has a socket");
+            .expect("a transport in use must have a socket");
         let done = if interest & REGISTERED == 0 {
             self.poller.delete(socket)
         } else if before & REGISTERED == 0 {
@@ -167,7 +167,10 @@ impl AcceptBackEnd for Epoll {
         flags.set(EventFlags::IN, is_wanted);
         let socket = &self.base.listeners[id.0 as usize].socket;
         let done = self.poller.modify(socket, u64::from(id.0), flags);
-        debug_assert!(done.is_ok(), "a listener stays registered: {done:?}");
+        debug_assert!(
+            done.is_ok(),
+            "it must be possible to change the events of a registered listener: {done:?}"
+        );
     }
 
     fn add_accepted(&mut self, socket: OwnedFd) -> ConnectionId {

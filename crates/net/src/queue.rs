@@ -93,7 +93,7 @@ impl SendQueue {
 pub(crate) struct Queues {
     #[expect(
         clippy::vec_box,
-        reason = "transports hold the box, which moves unchanged"
+        reason = "transports contain these boxes, so none is allocated when one is reused"
     )]
     spare: Vec<Box<SendQueue>>,
     spare_max: usize,

@@ -70,7 +70,10 @@ impl Transports {
         if self.free == NIL {
             let index = self.slots.len() as u32;
             // There are always fewer descriptors, since Linux limits their number to 2^30.
-            assert!(index < 1 << 31, "the wheel's links need the top bit");
+            assert!(
+                index < 1 << 31,
+                "too many connections: the timer wheel needs the top bit of their index"
+            );
             self.slots.push(Transport {
                 queue: None,
                 timer: TimerNode::UNSET,

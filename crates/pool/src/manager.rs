@@ -390,7 +390,7 @@ impl Manager {
                 self.processes.push(process);
                 if let Err(error) = watched {
                     let index = self.processes.len() - 1;
-                    let why = format!("can't wait for its output: {error}");
+                    let why = format!("can't wait for output of the process: {error}");
                     self.processes[index].kill(&mut self.link);
                     self.ended(index, RestartReason::Start, why, now);
                     return false;

@@ -155,7 +155,7 @@ impl Shared {
     /// Sets how server threads hand over their orders.
     pub(crate) fn set_entrance(&self, entrance: Box<dyn Fn() -> bool + Send + Sync>) {
         let is_first = self.entrance.0.set(entrance).is_ok();
-        debug_assert!(is_first, "a pool has one thread");
+        debug_assert!(is_first, "the entrance of a pool can be set only once");
     }
 
     /// Hands over the orders on the calling thread. If another thread is at work in the pool, wakes the pool thread for

@@ -49,7 +49,7 @@ pub struct Workers {
     /// Effects of accepted handshakes, which apply once the connection is open.
     #[expect(
         clippy::type_complexity,
-        reason = "an effect and its frame, as received"
+        reason = "each entry is an effect with the frame that contained it"
     )]
     opening: HashMap<ConnectionId, Vec<(Box<[u8]>, usize)>, FixedState>,
     calls: HashMap<u64, Call, FixedState>,

@@ -97,7 +97,10 @@ fn main() {
 }
 
 /// Prints the time of the fastest run: other load on the machine can only add time.
-#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark has to read the clock"
+)]
 fn report(what: &str, mut work: impl FnMut()) {
     let run = |work: &mut dyn FnMut(u32)| {
         let start = Instant::now();

@@ -3,7 +3,10 @@
 //!
 //! `cargo run --profile bench -p veche-proto --example websocket_ns`
 
-#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark has to read the clock"
+)]
 
 use std::hint::black_box;
 use std::time::Instant;

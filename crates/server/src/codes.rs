@@ -141,7 +141,9 @@ fn context_name(place: CodeContext) -> &'static str {
 
 fn cells(row: &CodeEntry, has_no_code: bool) -> Vec<String> {
     let link = |setting: &&str| {
-        let (_, name) = setting.split_once('.').expect("a section and a name");
+        let (_, name) = setting
+            .split_once('.')
+            .expect("a setting must be written as SECTION.NAME");
         format!("[`{name}`](config.md#{})", setting.replace('.', ""))
     };
     let settings: Vec<String> = row.settings.iter().map(link).collect();
@@ -202,12 +204,15 @@ fn what_the_page_says_stands_in_the_code() {
         let quoted = format!("\"{}", row.words);
         assert!(
             sources.iter().any(|source| source.contains(&quoted)),
-            "no source contains {:?}",
+            "no source file contains {:?}",
             row.words
         );
         for setting in row.settings {
             let is_there = config.contains(&format!("\n### {setting}\n"));
-            assert!(is_there, "there is no {setting}");
+            assert!(
+                is_there,
+                "the reference of the configuration does not contain {setting}"
+            );
         }
     }
 }
@@ -231,7 +236,7 @@ fn every_code_of_the_code_is_on_the_page() {
             );
             assert!(
                 is_plain_http || listed.contains(&status.0),
-                "{name} has no row"
+                "the table of codes has no row for {name}"
             );
         }
     }
@@ -242,7 +247,10 @@ fn every_code_of_the_code_is_on_the_page() {
         let is_there = CLOSES
             .iter()
             .any(|row| (row.code, row.words) == code.parts());
-        assert!(!is_for_clients || is_there, "{code:?} has no row");
+        assert!(
+            !is_for_clients || is_there,
+            "the table of close codes has no row for {code:?}"
+        );
     }
     // Protocol errors. A masked frame from a server is our own client's error, so it has no row.
     let errors = include_str!("../../proto/src/websocket/error.rs");

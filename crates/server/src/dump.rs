@@ -204,7 +204,8 @@ fn listed<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> String {
 
 fn ending(end: &DumpEnd) -> Vec<u8> {
     let mut bytes = vec![0; LENGTH_BYTES];
-    serde_json::to_writer(&mut bytes, end).expect("the end record can be written as JSON");
+    serde_json::to_writer(&mut bytes, end)
+        .expect("it must be possible to encode the last record as JSON");
     bytes
 }
 

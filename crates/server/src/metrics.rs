@@ -176,7 +176,7 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     }),
     (
         "veche_accepts_stalled",
-        "Times that accepting paused: at the limit of connections, or out of descriptors",
+        "Times that the server stopped accepting connections, because the connection limit was reached or no descriptor was free",
         |s| &s.accepts_stalled,
     ),
     (
@@ -187,7 +187,7 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ("veche_sent_bytes", "Bytes sent to connections", |s| {
         &s.bytes_sent
     }),
-    ("veche_pushes", "Commands of back ends executed", |s| {
+    ("veche_pushes", "Executed commands of back ends", |s| {
         &s.pushes
     }),
     (
@@ -197,12 +197,12 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_push_fan_out",
-        "Deliveries of publications ordered here to connections",
+        "Deliveries to connections of publications that this worker ordered",
         |s| &s.fanned_out,
     ),
     (
         "veche_paced",
-        "Times that reading from a client over its rate was delayed",
+        "Times that reading from a client was delayed because it exceeded its rate",
         |s| &s.throttled,
     ),
     (
@@ -212,12 +212,12 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_outpaced",
-        "Connections closed because they exceeded the rate",
+        "Connections closed because the client exceeded its rate",
         |s| &s.rate_limited,
     ),
     (
         "veche_slow_consumers",
-        "Connections closed because they did not read",
+        "Connections closed because the client did not read its data",
         |s| &s.slow_consumers,
     ),
     (
@@ -232,7 +232,7 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_silent_closed",
-        "Connections closed because they sent nothing",
+        "Connections closed because the client sent nothing",
         |s| &s.pong_timeouts,
     ),
     (
@@ -257,12 +257,12 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_service_restarts",
-        "Restarts of instances of services",
+        "Restarts of service instances",
         |s| &s.service_restarts,
     ),
     (
         "veche_mailbox_credits_refused",
-        "Times that work waited for a mailbox credit",
+        "Times that a worker had to wait because another worker's mailbox was full",
         |s| &s.credits_refused,
     ),
 ];
@@ -272,12 +272,12 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ("veche_sessions", "Open WebSocket sessions", |s| &s.sessions),
     (
         "veche_users",
-        "Connected users whose home is this worker",
+        "Connected users for whom this worker is responsible",
         |s| &s.users,
     ),
     (
         "veche_channels",
-        "Channels with subscribers whose home is this worker",
+        "Channels with subscribers for which this worker is responsible",
         |s| &s.channels,
     ),
     (
@@ -287,7 +287,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_history_channels",
-        "Channels with history whose home is this worker",
+        "Channels with history for which this worker is responsible",
         |s| &s.streams,
     ),
     (
@@ -322,7 +322,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_mailbox_depth",
-        "Messages of other workers processed in the last turn",
+        "Messages from other workers that the worker processed in the last turn of its loop",
         |s| &s.mailbox_depth,
     ),
 ];
@@ -407,7 +407,7 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
     ),
     (
         "veche_recoveries",
-        "Recoveries of subscriptions: with all missed publications, or not recovered",
+        "Attempts to recover a subscription, by result: all missed publications were delivered, or not",
         "outcome",
         |s| {
             ["recovered", "lost"]
@@ -495,12 +495,12 @@ impl Workers {
         for (name, help, bytes) in [
             (
                 "veche_memory_bytes",
-                "Resident memory of the process without file pages",
+                "Resident memory of the process, not counting pages of files",
                 memory.used(),
             ),
             (
                 "veche_memory_limit_bytes",
-                "memory_limit in force; 0 for none",
+                "The memory_limit that is in force, in bytes; 0 if there is none",
                 memory.limit(),
             ),
         ] {
@@ -511,7 +511,7 @@ impl Workers {
     }
 
     fn turns(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let help = "Time of a turn of the worker's loop, without its wait";
+        let help = "Duration of a turn of the worker's loop, not counting its wait for events";
         let mut family =
             encoder.encode_descriptor("veche_turn_seconds", help, None, MetricType::Histogram)?;
         let seconds = |us: u64| us as f64 / 1e6;

@@ -136,9 +136,13 @@ pub(crate) fn start(
     // A lane for each worker, one for the thread of the node in a cluster, and one for the control thread.
     let lanes = workers + usize::from(has_cluster);
     let mut ends = Mailbox::mesh(lanes + 1, &options);
-    let control = ends.pop().ok_or("no mailbox for the control thread")?;
+    let control = ends
+        .pop()
+        .ok_or("there is no mailbox for the control thread")?;
     if let Some((cluster, engine)) = cluster {
-        let mailbox = ends.pop().ok_or("no mailbox for the node")?;
+        let mailbox = ends
+            .pop()
+            .ok_or("there is no mailbox for the thread of the cluster")?;
         let identity = NodeIdentity {
             id: node,
             name: node_name,
@@ -286,7 +290,7 @@ fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<V
 
 #[expect(
     clippy::type_complexity,
-    reason = "the parts of the engine on Redis are taken once"
+    reason = "a type for the parts of the Redis engine would be used only once"
 )]
 fn serve<D: Driver>(
     driver: D,
@@ -517,7 +521,7 @@ pub(crate) fn outbox_bytes_max(config: &Config) -> usize {
 /// Provides random bytes for masks and keys of outgoing connections.
 fn random(bytes: &mut [u8]) {
     // The generator worked when the process started, so it does not fail now.
-    getrandom::fill(bytes).expect("the system provides random numbers");
+    getrandom::fill(bytes).expect("the system must provide random numbers");
 }
 
 fn random_u64() -> Result<u64, String> {

@@ -308,7 +308,7 @@ fn identity(identity: &config::IdentitySource, identities: &IdentityProviders) -
         | config::IdentitySource::Hook(_)
         | config::IdentitySource::Pam(_) => {
             let known = identities.identity(identity);
-            known.expect("checked when the configuration was loaded")
+            known.expect("the identity was checked when the configuration was loaded")
         }
     }
 }
@@ -316,7 +316,9 @@ fn identity(identity: &config::IdentitySource, identities: &IdentityProviders) -
 fn origin(rule: &config::OriginRule) -> OriginCheck {
     let pattern = |text: &str| match OriginPattern::parse(text) {
         Some(pattern) => OriginCheck::Listed(pattern),
-        None => unreachable!("the configuration checks origins by a stricter rule: {text}"),
+        None => unreachable!(
+            "an invalid origin should have been refused when the configuration was loaded: {text}"
+        ),
     };
     match rule {
         config::OriginRule::Any => OriginCheck::Any,

@@ -168,7 +168,7 @@ impl FuzzStage<Simulated> {
         ];
         for message in messages {
             let posted = self.control.post(0, Class::Control, message);
-            assert!(posted.is_ok(), "the worker accepts commands");
+            assert!(posted.is_ok(), "the worker must accept commands");
         }
         self.control.flush();
         // A message would wake a sleeping worker. This worker does not sleep: setting the clock has the same effect.
@@ -180,12 +180,14 @@ impl FuzzStage<Simulated> {
     /// Runs turns until there is nothing left to do at this time.
     pub(crate) fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
-            self.worker.turn().expect("the network does not fail");
+            self.worker
+                .turn()
+                .expect("the simulated network must not fail");
             if self.network().idle_until_ms().is_some() {
                 return;
             }
         }
-        panic!("the worker does not become idle");
+        panic!("the worker still has work after the maximum number of turns");
     }
 
     /// Advances the clock and runs all due work.
@@ -210,7 +212,11 @@ impl FuzzStage<Simulated> {
             self.network().reset(id);
         }
         self.settle();
-        assert_eq!(self.common.connections(), 0, "connections without an owner");
+        assert_eq!(
+            self.common.connections(),
+            0,
+            "connections remain open after all clients have disconnected"
+        );
         let stats = &self.common.stats[0];
         assert_eq!(stats.connections.read(), 0, "counted connections");
         assert_eq!(stats.sessions.read(), 0, "counted sessions");

@@ -271,7 +271,7 @@ fn an_interrupt_ends_it_with_what_there_is() {
         .says(", interrupted")
         .says("  kept    errors == 0: 0")
         .says("  BROKEN  never: latency.p99 <= 1h: not measured: the scenario ended earlier")
-        .says("  BROKEN  all phases run to their end: interrupted in phase 1 of 2");
+        .says("  BROKEN  all phases ran to their end: interrupted in phase 1 of 2");
 }
 
 #[test]

@@ -100,10 +100,12 @@ fn load(sizes: &Sizes) -> Arc<Table> {
     let path = std::env::temp_dir().join(format!("speed-{}.csv", std::process::id()));
     let mut out = BufWriter::new(std::fs::File::create(&path).expect("a file"));
     let mut random = Random(7);
-    writeln!(out, "id,location,mark,user,visited_at").expect("room on the disk");
+    writeln!(out, "id,location,mark,user,visited_at")
+        .expect("the disk must have space for the file");
     for id in 0..sizes.rows {
         let [location, mark, user, at] = sizes.visit(&mut random);
-        writeln!(out, "{id},{location},{mark},{user},{at}").expect("room on the disk");
+        writeln!(out, "{id},{location},{mark},{user},{at}")
+            .expect("the disk must have space for the file");
     }
     drop(out);
     let begun = now();
@@ -118,7 +120,7 @@ fn load(sizes: &Sizes) -> Arc<Table> {
         begun.elapsed().as_secs_f64(),
         table.info().bytes as f64 / 1e6
     );
-    std::fs::remove_file(path).expect("it existed a moment ago");
+    std::fs::remove_file(path).expect("the row was found before and must still exist");
     table
 }
 

@@ -81,7 +81,9 @@ fn info(table: &Table) {
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
-    let data: PathBuf = arguments.next().expect("a folder, an archive or a file");
+    let data: PathBuf = arguments
+        .next()
+        .expect("the first argument must be a folder, an archive or a file");
     let pair = |name: &str, kind: &str| (name.to_owned(), kind.to_owned());
     let draft = SchemaDraft {
         key: "id:u32".to_owned(),
@@ -115,7 +117,9 @@ fn main() {
     println!("VmHWM {:.0} MB", status("VmHWM:"));
     if let Some(path) = arguments.next() {
         run("save", || table.start_save(path.clone(), clocks));
-        table.clear().expect("it is not being loaded");
+        table
+            .clear()
+            .expect("no other load of the table may be running");
         println!("cleared: RSS {:.0} MB", status("VmRSS:"));
         run("restore", || table.start_restore(path, clocks));
         info(&table);

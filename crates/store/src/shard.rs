@@ -107,7 +107,10 @@ impl Shard {
             if let Some((expires_ms, key)) = self.expiries.pop_first()
                 && let Some(entry) = self.entries.remove(&key)
             {
-                debug_assert_eq!(entry.expires_ms, expires_ms, "each expiry has its entry");
+                debug_assert_eq!(
+                    entry.expires_ms, expires_ms,
+                    "an entry must have the expiry under which it was listed"
+                );
                 freed += cost(&key, &entry.value, expires_ms);
             }
         }

@@ -29,7 +29,7 @@ const LOCK_STEP: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 pub enum ControlSocketError {
     /// Another server answers on the socket.
-    #[error("already running with this config: it answers on {}; see `veche status`", .0.display())]
+    #[error("a server with this config is already running: it answers on {}; see `veche status`", .0.display())]
     Answered(PathBuf),
     /// The path leads to a file that is not a socket.
     #[error("{} exists and is not a socket: remove it or set another server.control", .0.display())]

@@ -536,7 +536,7 @@ impl Supervisor {
         for retiring in &mut self.retiring {
             if retiring.deadline().is_some_and(|deadline| now >= deadline) {
                 warn!(target: TARGET, pid = retiring.server.pid(),
-                    "drain time is over: killing it"
+                    "drain time is over: killing the old server process"
                 );
                 retiring.kill();
             }

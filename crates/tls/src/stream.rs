@@ -32,7 +32,7 @@ pub struct TlsStream {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "a connection is in the large variant for nearly all its life, and owners of many connections box them"
+    reason = "nearly all connections are in the large variant, and owners of many connections box them"
 )]
 enum Stage {
     /// A server that has not received the client hello yet.

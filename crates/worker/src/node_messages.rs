@@ -20,7 +20,7 @@ impl<M> WorkerMessage<M> {
     /// The message exists only between workers of one node.
     #[expect(
         clippy::result_large_err,
-        reason = "the error is the message itself, which is returned by another path"
+        reason = "the error contains the message itself, so it can't be smaller"
     )]
     pub fn into_node_message(self, from: WorkerId, to: WorkerId) -> Result<NodeMessage, Self> {
         match self {
@@ -96,7 +96,7 @@ fn personal(user: &str) -> Arc<str> {
 
 #[expect(
     clippy::result_large_err,
-    reason = "the error is the message itself, which is returned by another path"
+    reason = "the error contains the message itself, so it can't be smaller"
 )]
 fn handle_node_mail(
     mail: HubMessage,

@@ -114,7 +114,10 @@ impl<T> ConnectionSlab<T> {
             is_held: false,
         };
         let before = self.entries[index].replace(entry);
-        debug_assert!(before.is_none(), "an index is reused after its close");
+        debug_assert!(
+            before.is_none(),
+            "an index must be free before it is reused"
+        );
         self.len += usize::from(before.is_none());
     }
 

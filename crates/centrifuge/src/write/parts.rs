@@ -54,7 +54,7 @@ impl ReplyWriter {
             (Encoding::Protobuf, Outcome::Presence(result)) => {
                 protobuf::open(out, reply.id, 9, result, elements_bytes)
             }
-            _ => panic!("not a long reply: {reply:?}"),
+            _ => panic!("a reply of this kind can't be sent in parts: {reply:?}"),
         };
         Self {
             encoding,
@@ -105,5 +105,9 @@ fn split(out: &mut Vec<u8>, reply: &Reply<'_>, none: &[u8; 2]) -> Vec<u8> {
     let start = out.len();
     json::message(out, reply);
     let at = out[start..].windows(2).position(|two| two == none);
-    out.split_off(start + at.expect("both kinds write their own elements") + 1)
+    out.split_off(
+        start
+            + at.expect("the encoded reply must contain an empty list or object for its elements")
+            + 1,
+    )
 }

@@ -89,7 +89,7 @@ impl Checker<'_> {
     fn name_of_database(&mut self, table: &RawTable, before: &Databases) -> Option<String> {
         let Some(name) = text(table, "name") else {
             if table.is_sound("name") {
-                let why = "[[database]] without \"name\", which is required";
+                let why = "[[database]] lacks \"name\", which is required";
                 self.problems.add(table.at, why);
             }
             return None;
@@ -107,7 +107,7 @@ impl Checker<'_> {
     fn server_of_database(&mut self, table: &RawTable) -> Option<Kind> {
         let Some(url) = text(table, "url") else {
             if table.is_sound("url") {
-                let why = "[[database]] without \"url\", which is required";
+                let why = "[[database]] lacks \"url\", which is required";
                 self.problems.add(table.at, why);
             }
             return None;

@@ -68,7 +68,7 @@ impl Checker<'_> {
             None => {
                 if table.is_sound("address") {
                     let why =
-                        "[[app]] with runtime \"fastcgi\" without \"address\", which is required";
+                        "[[app]] with runtime \"fastcgi\" lacks \"address\", which is required";
                     self.problems.add(table.at, why);
                 }
                 None

@@ -250,10 +250,9 @@ pub(super) fn is_near(url: &SecretUrl) -> bool {
 /// Reads a number that has a default.
 pub(super) fn number(table: &RawTable, name: &str) -> u32 {
     match table.value(name) {
-        Some(DirectiveValue::Integer(number)) => {
-            u32::try_from(number).expect("the table has the range")
-        }
-        other => unreachable!("{name} has a default and is a number: {other:?}"),
+        Some(DirectiveValue::Integer(number)) => u32::try_from(number)
+            .expect("the range of the directive must fit into the integer type"),
+        other => unreachable!("{name} must be a number and have a default, not {other:?}"),
     }
 }
 

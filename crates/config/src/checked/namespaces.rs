@@ -74,9 +74,10 @@ impl Checker<'_> {
         }
         names.push(name.clone());
         let size = match table.value("history_size") {
-            Some(DirectiveValue::Integer(size)) => {
-                Some(u32::try_from(size).expect("the table has the range"))
-            }
+            Some(DirectiveValue::Integer(size)) => Some(
+                u32::try_from(size)
+                    .expect("the range of the directive must fit into the integer type"),
+            ),
             _ => None,
         };
         if size.is_none() {
@@ -95,7 +96,7 @@ impl Checker<'_> {
         }
         let duration = |name| match table.value(name) {
             Some(DirectiveValue::Duration(duration)) => duration,
-            other => unreachable!("{name} has a default and is a time: {other:?}"),
+            other => unreachable!("{name} must be a duration and have a default, not {other:?}"),
         };
         let flag = |name| matches!(table.value(name), Some(DirectiveValue::Flag(true)));
         let is_closed = name == USERS || name.starts_with(['/', '$']);

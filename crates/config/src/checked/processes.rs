@@ -33,7 +33,7 @@ impl Checker<'_> {
         self.of_another_runtime(table, &OF_LUA, super::word(table, "runtime"));
         let command = list(table, "command");
         if command.is_empty() && table.is_sound("command") {
-            let why = "[[app]] without \"command\", which its runtime requires";
+            let why = "[[app]] lacks \"command\", which its runtime requires";
             self.problems.add(table.at, why);
         }
         let is_empty = command.first().is_none_or(String::is_empty);

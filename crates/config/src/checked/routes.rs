@@ -341,16 +341,18 @@ impl Checker<'_> {
             },
             message_bytes_max: size(table, "message_bytes_max"),
             inflate_ratio_max: match table.value("inflate_ratio_max") {
-                Some(DirectiveValue::Integer(number)) => {
-                    Some(u32::try_from(number).expect("the table has the range"))
-                }
+                Some(DirectiveValue::Integer(number)) => Some(
+                    u32::try_from(number)
+                        .expect("the range of the directive must fit into the integer type"),
+                ),
                 _ => None,
             },
             fragments_max: match table.value("fragments_max") {
-                Some(DirectiveValue::Integer(number)) => {
-                    u32::try_from(number).expect("the table has the range")
+                Some(DirectiveValue::Integer(number)) => u32::try_from(number)
+                    .expect("the range of the directive must fit into the integer type"),
+                other => {
+                    unreachable!("the directive must be a number and have a default, not {other:?}")
                 }
-                other => unreachable!("has a default and is a number: {other:?}"),
             },
             pacing: self.rate_limits(table),
             drop_policy: match word(table, "outbox_full") {

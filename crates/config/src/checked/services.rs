@@ -41,10 +41,9 @@ impl Checker<'_> {
         let script = self.required(table, "script");
         let script = script.and_then(|script| self.script(table, &script));
         let instances = match table.value("instances") {
-            Some(DirectiveValue::Integer(count)) => {
-                u32::try_from(count).expect("the table has the range")
-            }
-            other => unreachable!("instances has a default and is a number: {other:?}"),
+            Some(DirectiveValue::Integer(count)) => u32::try_from(count)
+                .expect("the range of the directive must fit into the integer type"),
+            other => unreachable!("instances must be a number and have a default, not {other:?}"),
         };
         Some(ServiceConfig {
             app: app_of(table, name?, script?),

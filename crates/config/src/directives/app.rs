@@ -57,7 +57,7 @@ pub(super) static APP: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"lua\""),
-        "What runs the application. `\"lua\"`: the server itself. `\"php\"`: processes of PHP with the PHP SDK, which the server starts. `\"worker\"`: the same with any program that speaks the [runtime protocol](runtime-protocol.md). `\"fastcgi\"`: a FastCGI server such as php-fpm, which gets each event as a request ([the guide](../guide/php.md)). An app that changes its runtime needs another name, or a restart.",
+        "What runs the application. `\"lua\"`: the server itself. `\"php\"`: PHP processes with the PHP SDK, which the server starts. `\"worker\"`: processes, which the server starts, of any other program that speaks the [runtime protocol](runtime-protocol.md). `\"fastcgi\"`: a FastCGI server such as php-fpm, which gets each event as a request ([the guide](../guide/php.md)). An app that changes its runtime needs another name, or a restart.",
     ),
     Section::App.row(
         "script",
@@ -129,7 +129,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "the name or number of a group",
         },
         DefaultValue::Unset("the user's primary group"),
-        "With `runtime = \"php\"` and `\"worker\"`: the group that goes with `user`.",
+        "With `runtime = \"php\"` and `\"worker\"`: the group of the processes, which goes with `user`.",
     ),
     Section::App.row(
         "watch",
@@ -217,7 +217,7 @@ pub(super) static APP: &[Directive] = &[
         "memory",
         MEMORY,
         DefaultValue::Toml("\"64MiB\""),
-        "The memory of the script in one worker. Beyond it an allocation fails with an error, which ends the handler.",
+        "The maximum memory of the script in one worker. If a handler needs more, its allocation fails with an error, which ends the handler.",
     ),
     Section::App.row(
         "cpu_budget",

@@ -44,7 +44,7 @@ pub(super) static DATABASE: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("10"),
-        "The number of connections: to MySQL in all, to Redis for blocking commands only, since all others share one.",
+        "The maximum number of connections. For MySQL it limits all connections; for Redis only those for blocking commands, because all other commands share one connection.",
     ),
     Section::Database.row(
         "timeout",

@@ -8,7 +8,7 @@ pub(super) static EVENTS: &[Directive] = &[
         "url",
         DirectiveKind::Text { expected: "a URL" },
         DefaultValue::Unset("no webhook is sent"),
-        "The URL that receives events: batches of JSON by `POST`, one at a time and in order, each repeated until it is answered with 200 to 299, or rejected with a status from 400 to 499 other than 408, 425 and 429. `events` of each `[[namespace]]` selects the events.",
+        "The URL to which events are sent by `POST`, in batches of JSON, one batch at a time and in order. A batch is repeated until the back end accepts it with a status from 200 to 299, or rejects it with one from 400 to 499 other than 408, 425 and 429. `events` of each `[[namespace]]` selects the events.",
     ),
     Section::Events.row(
         "app",
@@ -22,7 +22,7 @@ pub(super) static EVENTS: &[Directive] = &[
         "secrets",
         DirectiveKind::Secrets,
         DefaultValue::Toml("[]"),
-        "Secrets that sign each request, in `Veche-Signature: t=SECONDS,v1=HEX,v1=HEX`: HMAC-SHA256 of the seconds since 1970, a dot and the body. Written here, as `{ file = \"FILE\" }`, or as `{ env = \"NAME\" }`. Several permit replacing one. Never shown.",
+        "Secrets that sign each request, in `Veche-Signature: t=SECONDS,v1=HEX,v1=HEX`: HMAC-SHA256 of the seconds since 1970, a dot and the body. Each is written here as a string, as `{ file = \"FILE\" }` or as `{ env = \"NAME\" }`. With several secrets, one can be replaced without a gap. The server never shows them.",
     ),
     Section::Events.row(
         "timeout",

@@ -23,7 +23,7 @@ pub(super) static HOOKS: &[Directive] = &[
         "refresh",
         URL,
         DefaultValue::Unset("the client sends a new token"),
-        "The URL that extends a connection whose `expire_at` has passed, without involving the client. After an error it is asked again in a minute.",
+        "The URL that extends a connection whose `expire_at` has passed, without involving the client. If the request fails, it is repeated after a minute.",
     ),
     Section::Hooks.row(
         "subscribe",
@@ -57,7 +57,7 @@ pub(super) static HOOKS: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"1s\""),
-        "The time limit of a request; then the command gets error 100, which is temporary. SDKs wait for 5 seconds.",
+        "The time limit of a request to the back end. If it passes, the command gets error 100, which is temporary. SDKs wait for 5 seconds.",
     ),
     Section::Hooks.row(
         "secrets",
@@ -88,7 +88,7 @@ pub(super) static HOOKS: &[Directive] = &[
         "failures",
         COUNT,
         DefaultValue::Toml("5"),
-        "The number of failures within ten seconds after which requests of this kind pause for `pause`, if they outnumber the answers of that time; commands get error 100 at once then. A failure is a connection that is refused, broken or not open in time, 502 or 503. Other timeouts, and 504, count once per user, or per address of clients without one. After the pause a single request probes the back end.",
+        "The number of failures within ten seconds after which no requests of this kind are sent for the time of `pause`, if there were more failures than answers. Meanwhile commands get error 100 at once. A failure is a connection that was refused, broken or not open in time, or a response with status 502 or 503. Other timeouts and status 504 count once per user, or once per address for clients without a user. After the pause a single request tests whether the back end answers again.",
     ),
     Section::Hooks.row(
         "pause",
@@ -98,7 +98,7 @@ pub(super) static HOOKS: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"10s\""),
-        "See `failures`.",
+        "How long no requests are sent after the failures that `failures` counts.",
     ),
     Section::Hooks.row(
         "ca",

@@ -50,7 +50,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 expected: "the name of a variable",
             },
             DefaultValue::Unset("see `secret_file`"),
-            "The environment variable with the secret, instead of a file.",
+            "The environment variable that contains the secret that signs tokens. It is an alternative to `secret_file`.",
         ),
         section.row(
             "previous_secret_file",
@@ -64,7 +64,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 expected: "the name of a variable",
             },
             DefaultValue::Unset("see `previous_secret_file`"),
-            "The environment variable with the previous secret, instead of a file.",
+            "The environment variable that contains the previous secret. It is an alternative to `previous_secret_file`.",
         ),
         section.row(
             "previous_secret_until",
@@ -105,7 +105,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 off: false,
             },
             DefaultValue::Toml("\"10m\""),
-            "The interval of fetching the set. A key removed by the issuer becomes invalid after that time at the latest.",
+            "How often the key set is fetched from `jwks`. A key that the issuer has removed becomes invalid after this time at the latest.",
         ),
         section.row(
             "jwks_ca",
@@ -127,13 +127,13 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 expected: "audiences such as [\"chat\"]",
             },
             DefaultValue::Unset("tokens for any audience"),
-            "Accepted values of the token's `aud`, of which one has to be present. Without any, `aud` is not checked, as in Centrifugo: set it where an issuer signs tokens for other services with the same key.",
+            "Accepted values of the claim `aud`: a token must have one of them. If this option is not set, `aud` is not checked, as in Centrifugo. Set it if the issuer signs tokens for other services with the same key.",
         ),
         section.row(
             "require_exp",
             DirectiveKind::Flag { words: &[] },
             DefaultValue::Toml("true"),
-            "Whether a token must have `exp`. One without is valid until its key is replaced or it is [revoked](../guide/identity.md#blocked-users-and-revoked-tokens), and so is the connection that it opens, unless it has `expire_at`. Centrifugo accepts tokens without `exp`: `false`.",
+            "Whether a token must have the claim `exp`. A token without `exp` is valid until its key is replaced or it is [revoked](../guide/identity.md#blocked-users-and-revoked-tokens). The connection that it opens lasts equally long, unless the token has `expire_at`. For the behaviour of Centrifugo, which accepts tokens without `exp`, use `false`.",
         ),
         section.row(
             "leeway",
@@ -173,7 +173,7 @@ pub(super) static HOOK: &[Directive] = &[
             off: false,
         },
         "\"3s\"",
-        "The time limit of a request; then the handshake gets 503.",
+        "The time limit of a request to the back end. If it passes, the handshake gets 503.",
     ),
     hook(
         "cache_time",
@@ -183,7 +183,7 @@ pub(super) static HOOK: &[Directive] = &[
             off: true,
         },
         "\"off\"",
-        "How long an answer with a user is cached if it has no `Cache-Control`. `max-age` applies up to an hour, for refusals too; `no-store` and `no-cache` are honoured. A user may connect for that long after a logout, unless disconnected by the API; an answer with `expire_at` is never cached beyond it.",
+        "How long an answer that names a user is cached if it has no header `Cache-Control`. In that header `max-age` applies up to an hour, also to refusals, and `no-store` and `no-cache` prevent caching. After a logout the user may still connect while the answer is cached, unless the API disconnects the user. An answer with `expire_at` is never cached beyond that time.",
     ),
     hook(
         "cache_entries",
@@ -206,7 +206,7 @@ pub(super) static HOOK: &[Directive] = &[
         "failures",
         COUNT,
         "5",
-        "The number of failures within ten seconds after which requests pause for `pause`, if they outnumber the answers of that time; handshakes get 503 at once then. A failure is a connection that is refused, broken or not open in time, 502 or 503. Other timeouts, and 504, count once per client address. After the pause a single request probes the back end.",
+        "The number of failures within ten seconds after which no requests are sent for the time of `pause`, if there were more failures than answers. Meanwhile handshakes get 503 at once. A failure is a connection that was refused, broken or not open in time, or a response with status 502 or 503. Other timeouts and status 504 count once per client address. After the pause a single request tests whether the back end answers again.",
     ),
     hook(
         "pause",
@@ -216,7 +216,7 @@ pub(super) static HOOK: &[Directive] = &[
             off: false,
         },
         "\"10s\"",
-        "See `failures`.",
+        "How long no requests are sent after the failures that `failures` counts.",
     ),
     Section::IdentityHook.row(
         "ca",

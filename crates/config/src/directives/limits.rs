@@ -76,7 +76,7 @@ pub(super) static LIMITS: &[Directive] = &[
         "handshakes_per_address",
         DirectiveKind::Rate { bytes: false },
         DefaultValue::Toml("\"off\""),
-        "The rate at which one IP address may open connections on public listeners, and attempt WebSocket handshakes on them: `\"20/s\"`, or `\"300/m\"`, which permits larger bursts. Faster ones are closed at accept, or get 429 once there is a request. Off by default for the reason above; with `trusted_proxies`, or on the internet, `\"50/s\"` is a good start.",
+        "The rate at which one IP address may open connections on public listeners, and attempt WebSocket handshakes on them: `\"20/s\"`, or `\"300/m\"`, which permits larger bursts. Faster ones are closed at accept, or get 429 once there is a request. Off by default, because behind a proxy or a company's gateway all clients share an address. With `trusted_proxies`, or directly on the internet, `\"50/s\"` is a good start.",
     ),
     Section::Limits.row(
         "header_timeout",
@@ -86,7 +86,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"10s\""),
-        "The time limit from the first byte of a request to the end of its head, and from accept to the first byte, under TLS after the handshake; then 408. It limits deliberately slow clients; an honest client on a bad line needs a second or two.",
+        "The time limit from the first byte of a request to the end of its head, and from accepting a connection (with TLS, from the end of the handshake) to the first byte. If it passes, the client gets 408. The limit is meant for deliberately slow clients; an honest client on a bad line needs a second or two.",
     ),
     Section::Limits.row(
         "handshake_timeout",
@@ -96,7 +96,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"10s\""),
-        "The time limit from accept to an open WebSocket, and to the end of a TLS handshake; for other requests, from the end of the head to the end of the body.",
+        "The time limit from accepting a connection until the WebSocket is open, and until the end of a TLS handshake. For other requests, it applies from the end of the head to the end of the body.",
     ),
     Section::Limits.row(
         "keep_alive_timeout",
@@ -116,7 +116,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"off\""),
-        "A WebSocket without a message in either direction for that long, not counting pings and pongs, is closed with 1001. Off (also `0`) by default: push clients are silent by nature, and `ping_interval` detects dead ones.",
+        "A WebSocket on which no message was sent in either direction for this time is closed with 1001; pings and pongs do not count. Off (also `0`) by default: push clients are silent by nature, and `ping_interval` detects dead ones.",
     ),
     Section::Limits.row(
         "write_timeout",
@@ -126,7 +126,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"30s\""),
-        "A connection that accepts no output for that long is closed.",
+        "A connection that accepts no data from the server for this time is closed.",
     ),
     Section::Limits.row(
         "ping_interval",
@@ -136,7 +136,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"25s\""),
-        "A WebSocket that was silent for that long gets a ping. 25 s is below the 30 s after which the strictest mobile networks and the 60 s after which proxies drop a silent connection. `\"off\"` or `0`: no pings, and a client that vanished stays until a write to it fails.",
+        "A WebSocket on which the client has sent nothing for this time gets a ping. 25 s is below the 30 s after which the strictest mobile networks and the 60 s after which proxies drop a silent connection. `\"off\"` or `0`: no pings, and a client that vanished stays until a write to it fails.",
     ),
     Section::Limits.row(
         "pong_timeout",
@@ -146,7 +146,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"10s\""),
-        "The time limit after a ping for any data from the client; then it is considered gone.",
+        "How long the server waits for any data from the client after a ping. If none arrives, the client is considered gone.",
     ),
     Section::Limits.row(
         "drain_time",
@@ -156,7 +156,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"10s\""),
-        "The time over which WebSockets are closed with 1001 when the server stops, evenly, so that clients do not reconnect all at once; then it exits. Apps and services are notified first (`stop`): connections begin to close when all `stop` handlers have returned, at the latest after a quarter of the time. `0`: all at once.",
+        "When the server stops, it closes its WebSockets with 1001, spread evenly over this time so that clients do not reconnect all at once; then it exits. Apps and services are notified first (`stop`): connections begin to close when all `stop` handlers have returned, at the latest after a quarter of the time. `0`: all at once.",
     ),
     Section::Limits.row(
         "lame_duck_time",
@@ -245,7 +245,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("\"16KiB\""),
-        "The maximum size of a request head including its first line; a larger one gets 431. A site's cookies have to fit.",
+        "The maximum size of a request head including its first line; a larger one gets 431. The cookies of a site must fit into it.",
     ),
     Section::Limits.row(
         "headers_max",

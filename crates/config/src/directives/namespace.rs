@@ -35,7 +35,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             words: &["off"],
         },
         DefaultValue::Toml("\"off\""),
-        "The number of publications that each channel stores. They have positions then, clients of routes with `positions = true` can recover, and `POST /api/history` reads them. Off (also `0`): a publication reaches current subscribers only.",
+        "The number of publications that each channel stores. Stored publications have positions, clients of routes with `positions = true` can recover those that they missed, and `POST /api/history` returns them. Off (also `0`): none is stored, and a publication reaches only the current subscribers.",
     ),
     Section::Namespace.row(
         "history_bytes",
@@ -44,8 +44,8 @@ pub(super) static NAMESPACE: &[Directive] = &[
             max: 1 << 40,
             words: &[],
         },
-        DefaultValue::Unset("they share the rest of `history_bytes` in `[limits]`"),
-        "The memory for the history of its channels, taken from `history_bytes` in `[limits]` and reserved for them: they evict no history of other namespaces, and no other namespace evicts theirs. The sum over all namespaces may not exceed the limit. See [the guide](../guide/history.md#memory).",
+        DefaultValue::Unset("all namespaces without this option share the rest of `history_bytes` in `[limits]`"),
+        "The memory that is reserved for the history of this namespace's channels. It is taken from `history_bytes` in `[limits]`. These channels evict no history of other namespaces, and other namespaces evict none of theirs. The sum over all namespaces may not exceed the limit. See [the guide](../guide/history.md#memory).",
     ),
     Section::Namespace.row(
         "history_ttl",
@@ -57,7 +57,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "position_ttl",
         TIME,
         DefaultValue::Toml("\"1d\""),
-        "How long a channel without subscribers keeps its position after its last publication; at least as long as publications. A client that reconnects later learns that publications may be missing.",
+        "How long a channel without subscribers keeps its position after its last publication. The position is kept at least as long as stored publications. A client that reconnects later learns that publications may be missing.",
     ),
     Section::Namespace.row(
         "recovery",
@@ -93,7 +93,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "presence",
         DirectiveKind::Flag { words: &[] },
         DefaultValue::Toml("false"),
-        "Whether channels have presence: `POST /api/presence` and `/api/presence_stats`, and `presence` of subscribed Centrifuge clients. It covers subscriptions made from then on.",
+        "Whether channels have presence, that is, whether `POST /api/presence`, `POST /api/presence_stats` and the command `presence` of subscribed Centrifuge clients are available. After a change, presence covers only subscriptions made since then.",
     ),
     Section::Namespace.row(
         "join_leave",
@@ -115,7 +115,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"5s\""),
-        "How long after the last connection of a user has closed the user remains a member, so that a page reload causes neither leave nor join. With it users join and leave with the first and last of their connections. Off (also `0`): each connection does by itself. Anonymous connections always leave at once.",
+        "How long after the last connection of a user has closed the user remains a member, so that a page reload causes neither leave nor join. If it is set, a user joins with the first and leaves with the last of their connections. Off (also `0`): each connection joins and leaves by itself. Anonymous connections always leave at once.",
     ),
     Section::Namespace.row(
         "events",
@@ -124,7 +124,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"off\""),
-        "The events of its channels that `[events]` reports. `\"occupancy\"`: a channel gets its first subscriber, or has lost its last one for `leave_delay`; in the namespace `\"#\"`, users come online and go offline; and a client wants the latest publication of a channel with `recovery = \"latest\"` that has none. `\"members\"`: also joins and leaves.",
+        "The events of its channels that `[events]` reports. `\"occupancy\"`: a channel gets its first subscriber, or has lost its last one for `leave_delay`; in the namespace `\"#\"`, users come online and go offline; and a client asks for the latest publication of a channel with `recovery = \"latest\"`, but the channel has none. `\"members\"`: also joins and leaves.",
     ),
     Section::Namespace.row(
         "slow_consumer",
@@ -133,7 +133,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"disconnect\""),
-        "How to treat a subscriber that reads more slowly than publications arrive. `\"disconnect\"`: it is closed when `outbox_bytes` wait for it, or `outbox_full` of its route determines what is dropped. `\"miss\"`: publications are skipped for it while half of that waits; for data that is soon out of date, such as cursors and typing. On routes whose `outbox_full` drops publications, that setting applies. Not with `history_size`. Counted in `veche_publications_dropped_total`, and `veche status --slow` lists such clients.",
+        "How to treat a subscriber that reads more slowly than publications arrive. `\"disconnect\"`: its connection is closed when `outbox_bytes` of data wait for it, unless `outbox_full` of its route drops publications instead. `\"miss\"`: while half of `outbox_bytes` waits for it, it does not receive new publications; this suits data that is soon out of date, such as cursors and typing. On routes whose `outbox_full` drops publications, that setting applies instead. `\"miss\"` can't be combined with `history_size`. Missed publications are counted in `veche_publications_dropped_total`, and `veche status --slow` lists such clients.",
     ),
     Section::Namespace.row(
         "subscribe",
@@ -151,13 +151,13 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"none\""),
-        "Which clients of routes with `handler = \"centrifuge\"` may publish: none, subscribers of the channel, or all (to private channels only subscribers, to channels of named users only those). `\"hook\"`: those that the back end admits, by `[hooks]`, each time, or the route's app; to channels of named users only those.",
+        "Which clients of routes with `handler = \"centrifuge\"` may publish. `\"none\"`: none. `\"subscriber\"`: subscribers of the channel. `\"client\"`: all clients, except that only its subscribers may publish to a private channel. `\"hook\"`: the back end decides on each publication, by `[hooks]`, or the route's app does. With `\"client\"` and `\"hook\"`, only the named users may publish to a channel of named users.",
     ),
     Section::Namespace.row(
         "allow_history",
         READING,
         DefaultValue::Toml("\"subscriber\""),
-        "Which clients of routes with `handler = \"centrifuge\"` may read the history of a channel: none, its subscribers, or all (of private channels only subscribers, of channels of named users only those). Recovery is not affected.",
+        "Which clients of routes with `handler = \"centrifuge\"` may read the history of a channel. `\"none\"`: none. `\"subscriber\"`: its subscribers. `\"client\"`: all clients, except that the history of a private channel is only for its subscribers, and that of a channel of named users only for these users. Recovery is not affected.",
     ),
     Section::Namespace.row(
         "allow_presence",

@@ -34,7 +34,7 @@ pub(super) static PAM: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"1m\""),
-        "A helper that is idle for that long is ended.",
+        "A helper process that has been idle for this time is ended.",
     ),
     Section::Pam.row(
         "timeout",
@@ -44,7 +44,7 @@ pub(super) static PAM: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"10s\""),
-        "The time limit of a request, including the wait for a helper; then it gets 503, and a helper that is still busy with it is killed. The check then counts as a wrong password. Modules wait for some two seconds after a wrong one, so it cannot be short.",
+        "The time limit of a request, including the wait for a helper. If it passes, the request gets 503, a helper that is still busy with it is killed, and the check counts as a wrong password. PAM's modules wait for about two seconds after a wrong password, so the limit can't be short.",
     ),
     Section::Pam.row(
         "waiting",
@@ -54,7 +54,7 @@ pub(super) static PAM: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("256"),
-        "The maximum number of handshakes and requests that wait for an answer, per service; further ones get 503 at once. One address may have half of them; of its passwords, at most the burst of `wrong_per_address` wait at once, unless that is `\"off\"`.",
+        "The maximum number of handshakes and requests that wait for an answer, per service; further ones get 503 at once. One client address may have at most half of these. Of its passwords, at most as many wait at once as `wrong_per_address` permits in a burst, if it is set.",
     ),
     Section::Pam.row(
         "cache_time",
@@ -70,6 +70,6 @@ pub(super) static PAM: &[Directive] = &[
         "wrong_per_address",
         DirectiveKind::Rate { bytes: false },
         DefaultValue::Toml("\"10/m\""),
-        "The rate of wrong passwords per address, also the size of a burst. Checks without an answer, because a helper is too slow or ends, count too; the same wrong password within a minute does not count again. Further ones get 429, right or wrong, without a check, except those cached by `cache_time`. An IPv6 /64 is one address, and so are all clients of a proxy that is not in `trusted_proxies`.",
+        "The rate of wrong passwords per client address, and also the size of a burst. Beyond it every password from the address gets 429 without a check, even a correct one, unless it is cached by `cache_time`. Checks that get no answer, because a helper is too slow or ends, count as wrong. The same wrong password does not count again within a minute. An IPv6 /64 is one address, and so are all clients of a proxy that is not in `trusted_proxies`.",
     ),
 ];

@@ -17,7 +17,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Required,
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "Exactly this path (`/app`), one with parameters (`/room/:id`, a segment each), or everything below (`/app/*`). At most 32 segments.",
+        doc: "The path of the requests: an exact path (`/app`), a path with parameters, each of which matches one segment (`/room/:id`), or a prefix and everything below it (`/app/*`). At most 32 segments.",
     },
     Directive {
         section: Section::Route,
@@ -92,7 +92,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Toml("\"none\""),
         handlers: APP_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "With `identity = \"jwt\"`: which WebSockets may have no user. `\"none\"`: each needs a token with a user. `\"token\"`: a token may have none (its `sub` is missing or empty). `\"all\"`: no token is needed; with `\"centrifuge\"`, unless the `connect` hook names a user. An invalid token is refused in any case.",
+        doc: "With `identity = \"jwt\"`: which WebSockets may be opened without a user. `\"none\"`: none; each needs a token that names a user. `\"token\"`: those with a token that names no user (its `sub` is missing or empty). `\"all\"`: also those without a token; with `handler = \"centrifuge\"`, the `connect` hook may still name a user for them. An invalid token is refused in any case.",
     },
     Directive {
         section: Section::Route,
@@ -125,7 +125,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Unset("files are sent as they are"),
         handlers: &["static"],
         change: ReloadEffect::Reload,
-        doc: "The encodings of precompressed variants, in order of preference: `\"br\"` (`app.js.br` beside `app.js`) and `\"gzip\"` (`app.js.gz`). A client that accepts one gets it, if it is not older than the file; the server itself compresses no files. See [the guide](../guide/static.md#compressed-files).",
+        doc: "The encodings of precompressed variants, in order of preference: `\"br\"` (`app.js.br` beside `app.js`) and `\"gzip\"` (`app.js.gz`). A client that accepts one of them gets that variant, unless the variant is older than the file. The server itself compresses no files. See [the guide](../guide/static.md#compressed-files).",
     },
     Directive {
         section: Section::Route,
@@ -144,7 +144,7 @@ pub(super) static ROUTE: &[Directive] = &[
         kind: DirectiveKind::Text {
             expected: "the name of an [[app]]",
         },
-        default: DefaultValue::Unset("`script` names the code"),
+        default: DefaultValue::Unset("not needed with `script`"),
         handlers: APP_HANDLERS,
         change: ReloadEffect::Reload,
         doc: "The app of this route, by the `name` of its `[[app]]`. Several routes may share one app. With `\"centrifuge\"` it decides on commands of clients, as far as it has [handlers](../guide/hooks.md#in-lua).",
@@ -153,7 +153,7 @@ pub(super) static ROUTE: &[Directive] = &[
         section: Section::Route,
         name: "script",
         kind: SCRIPT,
-        default: DefaultValue::Unset("`app` names the code"),
+        default: DefaultValue::Unset("not needed with `app`"),
         handlers: APP_HANDLERS,
         change: ReloadEffect::Reload,
         doc: "The Lua file of this route, instead of `app`. Routes with the same script share one app.",
@@ -247,7 +247,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Toml("\"64KiB\""),
         handlers: WEBSOCKET_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "The maximum size of a client's message after inflating; a larger one closes with 1009.",
+        doc: "The maximum size of a client's message after inflating. A larger one closes the connection with 1009.",
     },
     Directive {
         section: Section::Route,
@@ -260,7 +260,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Toml("1024"),
         handlers: WEBSOCKET_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "The maximum number of frames of one message; more close with 1009. Browsers send one; tiny fragments are a cheap way to keep a server busy.",
+        doc: "The maximum number of frames of one message. A message with more frames closes the connection with 1009. Browsers send one frame per message; many tiny frames are a cheap way to keep a server busy.",
     },
     Directive {
         section: Section::Route,
@@ -294,7 +294,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Toml("200"),
         handlers: WEBSOCKET_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "With `compression`: the maximum ratio of a message's size to its compressed size, for messages above 1 MiB; a higher one closes with 1009. Up to that size only `message_bytes_max` applies, since repetitive JSON shrinks to less than a five-hundredth; the cost of inflating is charged to its connection, which then waits for others. Off (also `0`): up to `message_bytes_max`.",
+        doc: "With `compression`: the maximum ratio of a message's size to its compressed size, for messages above 1 MiB. A message with a higher ratio closes the connection with 1009. Up to 1 MiB only `message_bytes_max` applies, since repetitive JSON shrinks to less than a five-hundredth; the cost of inflating is charged to its connection, which then waits for others. Off (also `0`): up to `message_bytes_max`.",
     },
     Directive {
         section: Section::Route,
@@ -324,6 +324,6 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Toml("\"delay\""),
         handlers: WEBSOCKET_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "How to treat messages over the rate, or a command and all that follow it in its message. `\"delay\"`: they wait, and so does the client; nothing is lost unless the client leaves meanwhile. `\"drop\"`: they are dropped without an answer and counted in `veche_messages_dropped_total`. `\"close\"`: the connection is closed with 1008 (3013 for clients of Centrifugo's protocol). Commands by requests to `/emulation` cannot wait: they may be 5 s ahead, and further ones end the connection as `\"close\"` does.",
+        doc: "How to treat messages over the rate. If a message contains several commands, this applies to the first one over the rate and to all that follow it. `\"delay\"`: they wait, and so does the client; nothing is lost unless the client leaves meanwhile. `\"drop\"`: they are dropped without an answer and counted in `veche_messages_dropped_total`. `\"close\"`: the connection is closed with 1008 (3013 for clients of Centrifugo's protocol). Commands by requests to `/emulation` cannot wait: they may be 5 s ahead, and further ones end the connection as `\"close\"` does.",
     },
 ];

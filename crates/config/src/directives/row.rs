@@ -150,11 +150,14 @@ impl Section {
     /// Returns the description of the section.
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "a test writes the reference from it")
+        expect(
+            dead_code,
+            reason = "only the test that generates the reference uses this"
+        )
     )]
     pub(crate) fn doc(self) -> &'static str {
         match self {
-            Self::Server => "The process: its threads, log and control socket.",
+            Self::Server => "The server process: its threads, log and control socket.",
             Self::AccessLog => {
                 "A log file with a line for each answered request and each finished WebSocket session. Disabled unless `file` is set."
             }
@@ -165,16 +168,16 @@ impl Section {
                 "The issuer of certificates for listeners with `tls = { acme = [\"NAME\"] }`, and their storage. Without the section the defaults apply. See [the guide](../guide/tls.md#certificates-by-acme)."
             }
             Self::App => {
-                "An application for routes with `handler = \"app\"`: a script in Lua, which runs once in each worker for all its routes together, a command that runs in processes of its own, such as PHP, or a script that php-fpm runs ([the guide](../guide/php.md)). A script in Lua without options can be named by its route, without a section."
+                "An application for routes with `handler = \"app\"`. It is one of three kinds: a script in Lua, which runs once in each worker for all its routes together; a command that runs in processes of its own, such as PHP; or a script that php-fpm runs ([the guide](../guide/php.md)). A Lua script without options needs no section: its route can name it with `script`."
             }
             Self::Service => {
-                "A script that runs without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own on one of the workers."
+                "A script that runs without clients: it returns a table with a function named `run`, which is called once the server is up, in a VM of its own on one of the workers."
             }
             Self::Database => {
                 "A MySQL, MariaDB or Redis server that applications call by its name, over connections which all workers and applications share. See [the guide](../guide/php.md#calls-over-veches-pools)."
             }
             Self::Route => {
-                "The requests of a handler. The most specific path wins, whatever the order in the file: a literal segment over a parameter, a parameter over a prefix."
+                "A path and the handler of its requests. If several routes match a request, the one with the most specific path applies, whatever their order in the file: a literal segment takes precedence over a parameter, and a parameter over a prefix."
             }
             Self::Namespace => {
                 "Options of channels, by the part of their name before `:`. Channels of a namespace without a section have no history. See [the guide](../guide/history.md)."
@@ -185,7 +188,7 @@ impl Section {
             Self::Engine => {
                 "The engine, which orders publications, stores history and connects several servers into one service."
             }
-            Self::Node => "This server among those that share an engine.",
+            Self::Node => "How this server is called among the servers that share an engine.",
             Self::Limits => {
                 "Limits per client and in total. The defaults suit a server on the open internet."
             }
@@ -231,7 +234,10 @@ pub(crate) struct Directive {
     /// The directive's description: one paragraph of Markdown.
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "a test writes the reference from it")
+        expect(
+            dead_code,
+            reason = "only the test that generates the reference uses this"
+        )
     )]
     pub doc: &'static str,
 }
@@ -296,7 +302,10 @@ pub(crate) enum DefaultValue {
     Unset(
         #[cfg_attr(
             not(test),
-            expect(dead_code, reason = "a test writes the reference from it")
+            expect(
+                dead_code,
+                reason = "only the test that generates the reference uses this"
+            )
         )]
         &'static str,
     ),

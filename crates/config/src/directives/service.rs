@@ -39,7 +39,7 @@ pub(super) static SERVICE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"on-failure\""),
-        "When a service restarts. `\"on-failure\"`: after an error, in a new VM; the delay is 200 ms at first and doubles up to 30 s, and is 200 ms again after a run of 30 s. When `run` has returned and everything that it started has ended, the service is finished. `\"always\"`: it restarts then too. `\"never\"`: it does not restart.",
+        "When a service restarts, always in a new VM. `\"on-failure\"`: after an error. `\"always\"`: also when it has finished, that is, when `run` has returned and everything that it started has ended. `\"never\"`: it does not restart. The delay before a restart is 200 ms at first and doubles each time up to 30 s; after a run of 30 s it is 200 ms again.",
     ),
     Section::Service.row(
         "memory",
@@ -51,7 +51,7 @@ pub(super) static SERVICE: &[Directive] = &[
         "cpu_budget",
         CPU_BUDGET,
         DefaultValue::Toml("\"20ms\""),
-        "CPU time between two waits: see `cpu_budget` of `[[app]]`.",
+        "The maximum CPU time of the service between two waits. See `cpu_budget` of `[[app]]`.",
     ),
     Section::Service.row(
         "options",

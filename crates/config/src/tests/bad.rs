@@ -48,7 +48,7 @@ timeout = "1s"
             "6:7: log: expected \"off\", \"error\", \"warn\", \"info\", \"debug\" or \"trace\", found \"inf\"; did you mean \"info\"?",
             "8:1: unknown directive \"adress\" in [[listen]]; did you mean \"address\"?",
             "9:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
-            "11:8: path: a path starts with \"/\", found \"app\"",
+            "11:8: path: a path must start with \"/\", found \"app\"",
             "12:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25; write \"25s\"",
             "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
@@ -264,9 +264,9 @@ fn routes() {
             expected,
         );
     };
-    echo("", &["3:1: [[route]] without \"path\", which is required"]);
+    echo("", &["3:1: [[route]] lacks \"path\", which is required"]);
     for (path, why) in [
-        ("a", "a path starts with \"/\""),
+        ("a", "a path must start with \"/\""),
         ("/a//b", "the path has two slashes in a row"),
         (
             "/a*",
@@ -278,7 +278,7 @@ fn routes() {
         ),
         (
             "/:",
-            "a parameter consists of \":\" and letters, digits or \"_\", not \":\"",
+            "a parameter must consist of \":\" and letters, digits or \"_\", not \":\"",
         ),
         ("/:a/:a", "two parameters have the name \":a\""),
         ("/a<b", "'<' can't be in a path"),
@@ -351,10 +351,7 @@ fn handlers() {
     let route = |text: &str, expected: &[&str]| {
         says_after_listen(&format!("[[route]]\npath = \"/\"\n{text}\n"), expected)
     };
-    route(
-        "",
-        &["3:1: [[route]] without \"handler\", which is required"],
-    );
+    route("", &["3:1: [[route]] lacks \"handler\", which is required"]);
     route(
         "handler = \"static\"",
         &["3:1: [[route]] with handler \"static\" needs \"root\": a folder or \"builtin:demo\""],
@@ -600,7 +597,7 @@ fn apps() {
         "[[app]]\nscript = \"nowhere.lua\"\n",
         "app = \"chat\"",
         &[
-            "3:1: [[app]] without \"name\", which is required",
+            "3:1: [[app]] lacks \"name\", which is required",
             "4:10: script: the file /etc/veche/nowhere.lua does not exist",
         ],
     );

@@ -66,7 +66,7 @@ fn invalid_events_settings_are_reported() {
     says_after_listen(
         "[events]\nurl = \"ftp://x\"\nqueue = 1\n",
         &[
-            "4:7: url: a URL begins with http:// or https://, found \"ftp://x\"",
+            "4:7: url: a URL must begin with http:// or https://, found \"ftp://x\"",
             "5:9: queue: expected a whole number from 100 to 10000000, found 1",
         ],
     );

@@ -70,7 +70,7 @@ script = "chat/app.lua"
 address = "unix:/run/fpm.sock"
 "#,
         &[
-            "3:1: [[app]] with runtime \"fastcgi\" without \"address\", which is required",
+            "3:1: [[app]] with runtime \"fastcgi\" lacks \"address\", which is required",
             "6:10: script: expected an absolute path, as the FastCGI server sees it",
             "7:1: files: has no effect with runtime = \"fastcgi\"",
             "8:19: events: unknown event \"mesage\"; did you mean \"message\"?",

@@ -189,7 +189,7 @@ fn what_is_wrong() {
     says(
         &route("http:ftp://a.example/who"),
         &[
-            "6:12: identity: a URL begins with http:// or https://, found \"ftp://a.example/who\", found \"http:ftp://a.example/who\"",
+            "6:12: identity: a URL must begin with http:// or https://, found \"ftp://a.example/who\", found \"http:ftp://a.example/who\"",
         ],
     );
     says(

@@ -103,7 +103,7 @@ handler = "echo"
 positions = true
 "##,
         &[
-            "3:1: [[namespace]] without \"name\", which is required",
+            "3:1: [[namespace]] lacks \"name\", which is required",
             "6:8: name: expected the part of channel names before the \":\", \"\" for channels without one, \"#\" for personal channels or a pattern such as \"/users/:user\", found \"chat:1\"",
             "10:1: unknown directive \"history_sise\" in [[namespace]]; did you mean \"history_size\"?",
             "12:8: name: another [[namespace]] is already called \"a\"",

@@ -78,8 +78,8 @@ fine = true
 [servic]
 "#,
         &[
-            "6:1: [[service]] without \"name\", which is required",
-            "6:1: [[service]] without \"script\", which is required",
+            "6:1: [[service]] lacks \"name\", which is required",
+            "6:1: [[service]] lacks \"script\", which is required",
             "8:8: name: an [[app]] is already called \"chat\"",
             "9:10: script: the file /etc/veche/nowhere.lua does not exist",
             "10:13: instances: expected a whole number from 1 to 1024, found 0",

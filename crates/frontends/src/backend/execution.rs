@@ -569,7 +569,7 @@ impl Backend {
 
     #[expect(
         clippy::too_many_arguments,
-        reason = "on the hot path, arguments are not collected into a struct"
+        reason = "a struct for the arguments would cost time where it matters most"
     )]
     fn publish_one(
         &mut self,
@@ -662,7 +662,7 @@ impl Backend {
                 .exchange
                 .map(|number| (session, ticket(number, job.next)));
             let Ok(channel) = ChannelName::new(target) else {
-                unreachable!("checked when the job was created")
+                unreachable!("the channel's name was checked when the job was created")
             };
             let (hub, ports) = (&mut shared.hub, &mut shared.requests);
             match hub.publish(

@@ -18,7 +18,7 @@ impl Requests {
             ("user commands", self.user_commands.len() as u64),
             ("lost channels", self.lost_histories.len() as u64),
             (
-                "user commands to settle",
+                "finished user commands to be reported",
                 self.finished_user_commands.len() as u64,
             ),
             ("relays", self.relays.len() as u64),
@@ -31,7 +31,7 @@ impl Requests {
             ("outgoing mail", outgoing as u64),
             ("outgoing data", counted),
             ("unfinished mail", unfinished),
-            ("credits to give back", finished),
+            ("mailbox credits to be returned", finished),
         ]
         .into_iter()
         .filter(|(_, count)| *count > 0)

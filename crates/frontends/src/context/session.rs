@@ -43,7 +43,7 @@ impl<'a> SessionContext<'a> {
     pub(crate) fn route(&self) -> &'a Arc<Route> {
         match self.route {
             Some(route) => route,
-            None => unreachable!("every protocol client has a route"),
+            None => unreachable!("every client of a protocol must have a route"),
         }
     }
 

@@ -73,7 +73,9 @@ impl PendingRequest {
         };
         match http::parse_head(&self.head, &limits) {
             Ok(head) => head,
-            Err(error) => unreachable!("the head was already parsed: {error}"),
+            Err(error) => {
+                unreachable!("the request's head was valid when it was parsed before: {error}")
+            }
         }
     }
 }

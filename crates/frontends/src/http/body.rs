@@ -104,7 +104,7 @@ impl<A: UpperLayer> HttpStage<A> {
         shared: &mut Context,
     ) -> Result<StageStep<OpenedSession<A::Session>>, HttpError> {
         let State::Body(body) = &mut self.state else {
-            unreachable!("called only in this state")
+            unreachable!("this must be called only while a request body is read")
         };
         let piece = body.decoder.decode(input)?;
         if !matches!(body.purpose, BodyPurpose::Dropped(_)) {

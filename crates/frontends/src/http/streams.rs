@@ -58,7 +58,7 @@ impl<A: UpperLayer> HttpStage<A> {
             first: &kept.body,
         };
         let Some(begun) = A::Session::begin_stream(&request, id, shared) else {
-            unreachable!("the protocol has prepared it")
+            unreachable!("the session must accept a stream that its protocol has prepared")
         };
         let mut session = begun.session;
         let mut refusal = None;
@@ -94,7 +94,7 @@ impl<A: UpperLayer> HttpStage<A> {
             .collect();
         let out = shared.requests.outboxes.buffer(id);
         if response.write(out, shared.date.text(), &headers).is_err() {
-            unreachable!("the protocol's own headers and a valid origin")
+            unreachable!("the response may only contain valid headers")
         }
         shared.response_started(id, Status::OK.0);
         shared.stats.handshake(HandshakeOutcome::Opened);

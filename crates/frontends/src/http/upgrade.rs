@@ -315,7 +315,7 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
         let channels: Vec<String> = user_channel.into_iter().chain(self.channels).collect();
         for (number, channel) in channels.iter().enumerate() {
             let Ok(name) = ChannelName::new(channel) else {
-                unreachable!("checked before; users by their identity")
+                unreachable!("channel names were checked before, and user names by the identity")
             };
             let subscribe_options = SubscribeOptions {
                 since: self.since.clone(),

@@ -297,7 +297,7 @@ impl Outboxes {
         let outbox = &self.boxes[id.index as usize];
         assert_eq!(
             outbox.generation, id.generation,
-            "an outbox outlived its connection"
+            "the outbox of a closed connection must have been removed"
         );
         outbox
     }
@@ -306,7 +306,7 @@ impl Outboxes {
         let outbox = &mut self.boxes[id.index as usize];
         assert_eq!(
             outbox.generation, id.generation,
-            "an outbox outlived its connection"
+            "the outbox of a closed connection must have been removed"
         );
         outbox
     }

@@ -118,7 +118,7 @@ impl PushState {
         });
         match u8::try_from(place) {
             Ok(number) => FormatIndex(number),
-            Err(_) => unreachable!("protocols have fewer formats"),
+            Err(_) => unreachable!("a protocol can't have more than 256 formats"),
         }
     }
 

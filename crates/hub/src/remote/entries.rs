@@ -42,7 +42,7 @@ pub(super) struct ChannelEntry {
     pub(super) known: (u64, u64),
     #[expect(
         clippy::box_collection,
-        reason = "empty nearly always: one word for each channel"
+        reason = "this is nearly always empty, and a box takes only one word per channel"
     )]
     pub(super) held: Option<Box<Vec<(FeedItem, u64)>>>,
     /// The payload delivered last, if the channel uses deltas.

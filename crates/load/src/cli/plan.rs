@@ -106,7 +106,9 @@ fn requests(path: &Path) -> Result<Vec<HttpRequestPlan>, CommandFailure> {
                 bad("[\"GET\", \"/path\", null] expected, or with a body in place of null")
             })?;
         if !is_method(&method) || method == "HEAD" {
-            return Err(bad("not a method, or HEAD, whose responses have no body"));
+            return Err(bad(
+                "the method must be an HTTP method other than HEAD, whose responses have no body",
+            ));
         }
         let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_plain || !path.starts_with('/') {
@@ -181,7 +183,9 @@ fn fanout(
 
 pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, CommandFailure> {
     if args.common.threads * args.common.processes > 1 {
-        return Err(usage("shootout: runs on one thread of one process"));
+        return Err(usage(
+            "shootout: always runs on one thread of one process: omit --threads and --processes",
+        ));
     }
     let load = LoadPlan::Shootout(ShootoutPlan {
         broadcast: args.kind == ShootoutKind::Broadcast,

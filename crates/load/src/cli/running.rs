@@ -53,7 +53,7 @@ pub(super) fn measure(
 /// Returns the current time for reports as RFC 3339.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the time of a report is not in its arguments"
+    reason = "a report contains the current time"
 )]
 pub(super) fn started() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()

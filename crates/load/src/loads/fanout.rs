@@ -176,7 +176,7 @@ impl FanoutLoad {
             }
             (true, true) => ErrorCase::new(
                 ErrorCause::TimedOut,
-                "a publication was due, but the server reads nothing",
+                "a publication was scheduled, but the server did not read",
             ),
             (false, _) => ErrorCase::new(ErrorCause::Closed, "a publisher is not connected"),
         };
@@ -342,7 +342,7 @@ impl FanoutLoad {
                 }
                 ProtocolLine::Done => {}
                 ProtocolLine::Refused => {
-                    let words = format!("a receiver was refused: {}", excerpt(data));
+                    let words = format!("the server refused a receiver: {}", excerpt(data));
                     io.net
                         .fault(&ErrorCase::new(ErrorCause::BadResponse, words));
                 }

@@ -13,8 +13,16 @@ impl Errors {
                 self.timed_out,
             ),
             ("reset", "the connection was reset", self.reset),
-            ("closed", "closed unexpectedly by the server", self.closed),
-            ("tls", "the certificate or the TLS handshake", self.tls),
+            (
+                "closed",
+                "the server closed the connection unexpectedly",
+                self.closed,
+            ),
+            (
+                "tls",
+                "the TLS handshake failed, or the certificate was refused",
+                self.tls,
+            ),
             (
                 "bad_handshake",
                 "the server did not upgrade the connection",
@@ -22,14 +30,10 @@ impl Errors {
             ),
             (
                 "bad_protocol",
-                "bytes that break the protocol",
+                "the server broke the protocol",
                 self.bad_protocol,
             ),
-            (
-                "wrong_answer",
-                "an answer other than the expected one",
-                self.wrong_answer,
-            ),
+            ("wrong_answer", "an unexpected answer", self.wrong_answer),
             (
                 "bad_response",
                 "an HTTP error or an unexpected body",
@@ -37,7 +41,7 @@ impl Errors {
             ),
             (
                 "system",
-                "this machine: descriptors, ports, memory",
+                "this machine ran out of descriptors, ports or memory",
                 self.system,
             ),
             (

@@ -35,14 +35,14 @@ pub fn html(report: &Report) -> serde_json::Result<String> {
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, behind) = after
             .split_once("}}")
-            .expect("the page's own places are closed");
+            .expect("every placeholder of the page's template must be closed");
         page.push_str(before);
         page.push_str(match name {
             "title" => &title,
             "style" => CSS,
             "body" => &body,
             "json" => &json,
-            other => unreachable!("the page has no placeholder {other}"),
+            other => unreachable!("the page's template has an unknown placeholder {other}"),
         });
         rest = behind;
     }

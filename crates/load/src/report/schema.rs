@@ -24,8 +24,12 @@ fn fields() -> Vec<Field> {
         .lines()
         .filter_map(|line| line.strip_prefix("| `"));
     rows.map(|row| {
-        let (path, rest) = row.split_once("` | ").expect("a path in quotes");
-        let (kind, words) = rest.split_once(" | ").expect("a type and words");
+        let (path, rest) = row
+            .split_once("` | ")
+            .expect("a row of the schema must begin with a path in backquotes");
+        let (kind, words) = rest
+            .split_once(" | ")
+            .expect("a row of the schema must have a type and a description");
         Field {
             path,
             kind,
@@ -58,7 +62,10 @@ fn every_field_is_listed_and_no_other() {
         .filter(|path| !is_object(path))
         .collect();
     for path in &found {
-        assert!(leaves.contains(&path.as_str()), "{path} has no row");
+        assert!(
+            leaves.contains(&path.as_str()),
+            "the documentation of the report has no row for {path}"
+        );
     }
     for path in leaves {
         assert!(

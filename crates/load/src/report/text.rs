@@ -96,7 +96,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
         && redirects > 0
     {
         doubts.push(format!(
-            "{} redirected and not followed: their targets were not measured.",
+            "{} were redirects and were not followed: their targets were not measured.",
             many(redirects, "response")
         ));
     }
@@ -138,7 +138,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
         let late = report.generator.late_sends as f64 / report.messages.sent as f64;
         if late > 0.01 {
             doubts.push(format!(
-                "{} of the sends were late; their latencies count from when they were due.",
+                "{} of the sends were late; their latencies are measured from the scheduled time.",
                 share(late)
             ));
         }

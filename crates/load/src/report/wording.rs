@@ -23,13 +23,15 @@ impl RunWording {
             _ => ("messages", "answers"),
         };
         let latency = match (received, open_loop) {
-            ("responses", true) => "from the moment a request was due to its last byte",
-            ("responses", false) => "from sending a request to the last byte of its response",
-            ("deliveries", true) => "from the moment a publication was due to its delivery",
-            ("deliveries", false) => "from sending a publication to each of its deliveries",
-            ("actions", _) => "from the beginning of an action to its end",
-            (_, true) => "from the moment a message was due to its answer",
-            (_, false) => "from sending a message to its answer",
+            ("responses", true) => {
+                "from the scheduled time of a request until the last byte of its response"
+            }
+            ("responses", false) => "from sending a request until the last byte of its response",
+            ("deliveries", true) => "from the scheduled time of a publication until its delivery",
+            ("deliveries", false) => "from sending a publication until each of its deliveries",
+            ("actions", _) => "from the beginning of an action until its end",
+            (_, true) => "from the scheduled time of a message until its answer",
+            (_, false) => "from sending a message until its answer",
         };
         Self {
             sent,

@@ -33,7 +33,7 @@ impl Epoll {
                 let socket = transport
                     .socket
                     .as_ref()
-                    .expect("a live transport has a socket");
+                    .expect("a transport in use must have a socket");
                 match socket::receive(socket, bytes) {
                     Ok(0) => self.peer_ended(id, sink),
                     Ok(count) => {
@@ -62,7 +62,7 @@ impl Epoll {
         let socket = transport
             .socket
             .as_ref()
-            .expect("a live transport has a socket");
+            .expect("a transport in use must have a socket");
         if let Err(errno) = socket::take_error(socket) {
             return self.end(id, errno.into());
         }
@@ -96,7 +96,7 @@ impl Epoll {
         let socket = transport
             .socket
             .as_ref()
-            .expect("a live transport has a socket");
+            .expect("a transport in use must have a socket");
         let interest = transport.interest & !INPUT;
         if flags.contains(EventFlags::ERR) {
             let reason = socket::take_error(socket)

@@ -34,7 +34,7 @@ impl Epoll {
         let socket = transport
             .socket
             .as_ref()
-            .expect("a live transport has a socket");
+            .expect("a transport in use must have a socket");
         let sent = match socket::send_one(socket, buffer.as_slice()) {
             Ok(count) if count == buffer.len() => return Some(buffer),
             Ok(count) => count,
@@ -150,7 +150,7 @@ impl Epoll {
         let socket = transport
             .socket
             .as_ref()
-            .expect("a live transport has a socket");
+            .expect("a transport in use must have a socket");
         queue.held = false;
         while !queue.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -209,7 +209,7 @@ impl Epoll {
                 let socket = transport
                     .socket
                     .as_ref()
-                    .expect("a live transport has a socket");
+                    .expect("a transport in use must have a socket");
                 if let Err(errno) = socket::shutdown_write(socket) {
                     return self.end(id, errno.into());
                 }

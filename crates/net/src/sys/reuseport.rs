@@ -12,7 +12,10 @@ use libc::{c_void, sock_filter, sock_fprog, socklen_t};
 ///
 /// # Errors
 /// The socket is not part of a group, or the kernel does not support this (before Linux 4.5).
-#[expect(unsafe_code, reason = "no crate offers this option")]
+#[expect(
+    unsafe_code,
+    reason = "no crate has a safe function for this socket option"
+)]
 pub(crate) fn spread_among(socket: &OwnedFd, count: u32) -> io::Result<()> {
     let step = |code, k| sock_filter {
         code: code as u16,

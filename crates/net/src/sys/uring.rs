@@ -160,7 +160,10 @@ impl Ring {
         })
     }
 
-    #[expect(unsafe_code, reason = "data of an entry must outlive it")]
+    #[expect(
+        unsafe_code,
+        reason = "the data to which a queue entry refers must live until it completes"
+    )]
     fn push(&mut self, entry: &squeue::Entry) {
         while self.ring.submission().is_full() {
             // The submission makes room in the queue. It fails if the kernel is short of memory. It
@@ -336,7 +339,10 @@ impl Ring {
         }
     }
 
-    #[expect(unsafe_code, reason = "a plain call without an argument")]
+    #[expect(
+        unsafe_code,
+        reason = "this is a system call without arguments in memory"
+    )]
     fn enter_at_once(&mut self) -> io::Result<usize> {
         let count = self.ring.submission().len() as u32;
         // SAFETY: the call has no argument, and the entries are sound (see `push`).

@@ -304,7 +304,7 @@ struct Lasting {
 impl Lasting {
     #[expect(
         clippy::disallowed_methods,
-        reason = "a time that all nodes understand, on the thread of the engine"
+        reason = "all nodes must understand this time, and workers never call this"
     )]
     fn new(keep: &Keep) -> Self {
         let slack_ms = keep.ttl_ms.min(keep.position_ttl_ms) / 8;

@@ -6,7 +6,7 @@ pub struct Status(pub u16);
 
 macro_rules! statuses {
     ($($code:literal $name:ident $phrase:literal,)*) => {
-        #[expect(missing_docs, reason = "the name is RFC 9110's phrase")]
+        #[expect(missing_docs, reason = "the name of each status is its phrase in RFC 9110")]
         impl Status {
             $(pub const $name: Self = Self($code);)*
 

@@ -52,7 +52,7 @@ pub struct Codecs {
     compressed: Vec<u8>,
     #[expect(
         clippy::vec_box,
-        reason = "decoders hold boxes, and take codecs as they are"
+        reason = "decoders contain these boxes, so none is allocated when one is reused"
     )]
     spare: Vec<Box<Partial>>,
     inflate: Option<Box<Decompress>>,
@@ -254,7 +254,10 @@ fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
         }
     }
     debug_assert!(data.is_empty());
-    debug_assert!(out.ends_with(&TAIL), "there was data to flush");
+    debug_assert!(
+        out.ends_with(&TAIL),
+        "the output of a flush must end with the tail of DEFLATE"
+    );
     out.truncate(out.len() - TAIL.len());
 }
 

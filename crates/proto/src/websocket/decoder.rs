@@ -261,7 +261,7 @@ impl Decoder {
     ) -> Result<(), ProtocolError> {
         let agreed = self
             .deflate
-            .expect("RSV1 is refused unless deflate was agreed");
+            .expect("RSV1 must have been refused if compression was not negotiated");
         let bytes_max = limits.inflated_bytes_max(data.len());
         let window = match &self.context {
             Some(context) => context.window(),
@@ -281,7 +281,10 @@ impl Decoder {
                 none => none.insert(Box::new(DeflateContext::new(None))),
             };
             let kept = context.push(codecs.message(), agreed.peer_window_bytes(self.role));
-            debug_assert!(kept, "its memory is reserved, or not limited");
+            debug_assert!(
+                kept,
+                "if memory is limited, it must have been reserved for this context"
+            );
         }
         if kind == MessageKind::Text {
             utf8::check(codecs.message())

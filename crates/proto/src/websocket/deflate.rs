@@ -236,21 +236,21 @@ pub fn read_response<'h>(
         return Ok(None);
     };
     let Some(policy) = policy else {
-        return Err("extension that was not offered");
+        return Err("the server chose an extension that was not offered");
     };
     if extensions.next().is_some() || !extension.name.eq_ignore_ascii_case(NAME) {
-        return Err("extension that was not offered");
+        return Err("the server chose an extension that was not offered");
     }
     let answer = OfferedParams::read(extension).ok_or("malformed permessage-deflate parameters")?;
     if !policy.takeover && !answer.server_no_context_takeover {
-        return Err("server_no_context_takeover not granted");
+        return Err("the server did not accept server_no_context_takeover");
     }
     let server_window_bits = answer.server_max_window_bits.flatten();
     if server_window_bits.unwrap_or(WINDOW_BITS_MAX) > clamp(policy.server_window_bits) {
-        return Err("server_max_window_bits above what was offered");
+        return Err("server_max_window_bits is greater than the offered value");
     }
     let client_window_bits = match answer.client_max_window_bits {
-        Some(None) => return Err("client_max_window_bits without a value"),
+        Some(None) => return Err("client_max_window_bits has no value"),
         Some(Some(bits)) => bits.min(clamp(policy.client_window_bits)),
         None => clamp(policy.client_window_bits),
     };

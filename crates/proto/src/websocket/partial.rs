@@ -243,7 +243,7 @@ impl Partial {
         let message = self
             .message
             .take()
-            .expect("a data frame is only begun within a message");
+            .expect("a data frame must belong to a message");
         if message.compressed {
             return Ok(CompletedPartial::Compressed(message.kind));
         }

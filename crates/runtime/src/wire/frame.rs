@@ -43,7 +43,7 @@ pub struct Frame<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The length of the head is 0.
-    #[error("a frame without a head")]
+    #[error("a frame must have a head")]
     NoHead,
     /// The head exceeds the limit: the two sides have different limits, or the stream is corrupted.
     #[error("a head of {bytes} bytes: at most {max} are allowed")]

@@ -284,13 +284,13 @@ impl<'a> FromWorker<'a> {
                     Some(id) => match event(id) {
                         Some(name) => Some((id, name)),
                         None => {
-                            return Err(
-                                ErrorScope::Worker.with(format!("the process has no event {id}"))
-                            );
+                            return Err(ErrorScope::Worker.with(format!(
+                                "the process has not been sent an event {id}, or has answered it"
+                            )));
                         }
                     },
                     None if is_end => {
-                        return Err(ErrorScope::Worker.with("an answer without an id"));
+                        return Err(ErrorScope::Worker.with("an answer must have an id"));
                     }
                     None => None,
                 };
@@ -302,17 +302,20 @@ impl<'a> FromWorker<'a> {
             }
             FrameKind::Call => {
                 let Some(id) = envelope.id else {
-                    return Err(ErrorScope::Worker.with("a call without an id"));
+                    return Err(ErrorScope::Worker.with("a call must have an id"));
                 };
                 let scope = ErrorScope::Call(id);
                 let head: CallHead<'a> = json(frame, scope)?;
-                let event = match head.event {
-                    Some(id) => match event(id) {
-                        None => return Err(scope.with(format!("the process has no event {id}"))),
-                        name => name,
-                    },
-                    None => None,
-                };
+                let event =
+                    match head.event {
+                        Some(id) => match event(id) {
+                            None => return Err(scope.with(format!(
+                                "the process has not been sent an event {id}, or has answered it"
+                            ))),
+                            name => name,
+                        },
+                        None => None,
+                    };
                 let call = call(head, event, frame.payload);
                 call.map(Self::Call).map_err(|why| scope.with(why))
             }
@@ -321,7 +324,7 @@ impl<'a> FromWorker<'a> {
                 Ok(Self::Cancel(head.id))
             }
             FrameKind::Welcome | FrameKind::Refuse | FrameKind::Event | FrameKind::Result => {
-                Err(ErrorScope::Worker.with("a frame that only Veche sends"))
+                Err(ErrorScope::Worker.with("only Veche may send a frame of this kind"))
             }
         }
     }
@@ -339,7 +342,7 @@ fn handled<'a>(
 ) -> Result<HandlerOutput<'a>, String> {
     let parts = PayloadParts::new(payload, &head.parts)?;
     if head.effects.len() > EFFECTS_MAX {
-        return Err(format!("more than {EFFECTS_MAX} effects in a frame"));
+        return Err(format!("a frame may have at most {EFFECTS_MAX} effects"));
     }
     let effects = head.effects.into_iter();
     let effects = effects.map(|effect| {
@@ -421,7 +424,9 @@ fn effect<'a>(
             }
             let reason = head.reason.unwrap_or_default();
             if reason.len() > REASON_BYTES_MAX {
-                return Err(format!("a reason of more than {REASON_BYTES_MAX} bytes"));
+                return Err(format!(
+                    "a reason may have at most {REASON_BYTES_MAX} bytes"
+                ));
             }
             let of = place()?;
             WorkerEffect::Close { of, code, reason }
@@ -517,7 +522,7 @@ fn status(status: Option<u16>, min: u16) -> Result<u16, String> {
 fn headers(headers: Vec<(String, String)>) -> Result<Vec<(String, String)>, String> {
     match headers.len() <= HEADERS_MAX {
         true => Ok(headers),
-        false => Err(format!("more than {HEADERS_MAX} headers")),
+        false => Err(format!("a response may have at most {HEADERS_MAX} headers")),
     }
 }
 
@@ -599,7 +604,9 @@ fn hook_response(reply: ReplyHead<'_>, parts: &PayloadParts<'_>) -> Result<HookR
 
 fn grant(head: GrantHead<'_>, parts: &PayloadParts<'_>) -> Result<Grant, String> {
     if head.subscriptions.len() > SUBSCRIPTIONS_MAX {
-        return Err(format!("more than {SUBSCRIPTIONS_MAX} subscriptions"));
+        return Err(format!(
+            "a grant may have at most {SUBSCRIPTIONS_MAX} subscriptions"
+        ));
     }
     let channels = head.subscriptions.into_iter().map(|one| {
         Ok::<_, String>(ServerSubscription {

@@ -670,7 +670,10 @@ pub enum FaultCode<'a> {
     Name(Cow<'a, str>),
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature of serde")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls this function with a reference"
+)]
 fn is_false(value: &bool) -> bool {
     !value
 }

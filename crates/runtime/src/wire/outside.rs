@@ -193,7 +193,7 @@ fn command<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<Outs
         }
     }
     if command.is_empty() {
-        return Err("a command has a name".to_owned());
+        return Err("a command must have a name".to_owned());
     }
     let database = head.database.take().ok_or("no database")?;
     Ok(Outside::Redis { database, command })

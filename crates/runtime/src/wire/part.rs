@@ -46,13 +46,13 @@ impl<'a> PayloadParts<'a> {
         match kind {
             PayloadKind::Binary => {}
             PayloadKind::Text => {
-                std::str::from_utf8(part).map_err(|_| "text that is not UTF-8")?;
+                std::str::from_utf8(part).map_err(|_| "text must be UTF-8")?;
             }
             PayloadKind::Json => {
                 let has_lines = part.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
                 let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(part).is_ok();
                 if has_lines || !is_json {
-                    return Err("data that is not a single JSON value on one line".to_owned());
+                    return Err("data must be a single JSON value on one line".to_owned());
                 }
             }
         }

@@ -399,7 +399,9 @@ impl<'a> ToWorker<'a> {
                 Self::Cancel(head.id)
             }
             FrameKind::Hello | FrameKind::Effects | FrameKind::Answer | FrameKind::Call => {
-                return Err(broken("a frame that only workers send".to_owned()));
+                return Err(broken(
+                    "only processes of applications may send a frame of this kind".to_owned(),
+                ));
             }
         })
     }

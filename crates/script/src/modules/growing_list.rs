@@ -37,7 +37,7 @@ impl<T> GrowingList<T> {
 
     /// Creates a list of objects from the store, whose limits bound the list.
     pub(super) fn of_store() -> Self {
-        Self::new("there is no element of that number")
+        Self::new("there is no element with that number")
     }
 
     /// Adds an object unless it is listed, and returns its number.
@@ -103,7 +103,7 @@ mod tests {
         assert!(Arc::ptr_eq(&kept.find(1.0).expect("kept"), &other));
         let error = kept.find(2.0).expect_err("none").to_string();
         assert!(
-            error.contains("there is no element of that number"),
+            error.contains("there is no element with that number"),
             "{error}"
         );
     }

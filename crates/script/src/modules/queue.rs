@@ -97,7 +97,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
 
 fn find(held: &HeldValues<Arc<Queue>>, number: f64) -> mlua::Result<Arc<Queue>> {
     held.get(number)
-        .ok_or_else(|| fault("there is no queue of that number"))
+        .ok_or_else(|| fault("there is no queue with that number"))
 }
 
 /// Begins a wait with `token` and returns the token's number; without a token, nothing waits. The wait ends at the

@@ -287,7 +287,9 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>>
                 .map_err(|why| bad(&format!("argument {}: {why}", part - 1)))?;
         }
         if !is_named {
-            return Err(bad("its first element must be its name, a string"));
+            return Err(bad(
+                "the first element of a command must be its name, a string",
+            ));
         }
         match command.fate() {
             Fate::Shared => {}

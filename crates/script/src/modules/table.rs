@@ -387,7 +387,7 @@ impl FileArguments<'_> {
                 }
                 (Some("progress"), _) if matches!(value, Value::Function(_)) => {}
                 _ => {
-                    let words = "the options are files, list (of JSON), conflict, each a string, and progress, a function";
+                    let words = "the options are files, list (for JSON) and conflict, which are strings, and progress, a function";
                     return Err(self.bad(2, words));
                 }
             }

@@ -27,7 +27,7 @@ impl Matcher<'_> {
                 b'1'..=b'9' => match self.capture(usize::from(letter - b'1'), whole)? {
                     Capture::Text(range) => append(out, &subject[range], bytes_max)?,
                     Capture::Position(at) => {
-                        write!(out, "{}", at + 1).expect("a Vec takes everything");
+                        write!(out, "{}", at + 1).expect("writing to a Vec can't fail");
                     }
                 },
                 plain => out.push(plain),

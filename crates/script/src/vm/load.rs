@@ -46,7 +46,7 @@ pub enum LoadError {
         what: String,
     },
     /// The script of a service has no `run`.
-    #[error("{script}: a service must return a table with the function run")]
+    #[error("{script}: a service must return a table with a function named 'run'")]
     NoRun {
         /// The path of the script.
         script: String,

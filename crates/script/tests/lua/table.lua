@@ -72,7 +72,7 @@ function t.mistakes_name_table_column_value_and_limit()
     for name, value in pairs(changes) do row[name] = value end
     return row
   end
-  fails("table mistakes: column mark: 256: out of range: from 0 to 255", v.insert, v, row { mark = 256 })
+  fails("table mistakes: column mark: 256: out of range: must be from 0 to 255", v.insert, v, row { mark = 256 })
   fails("table mistakes: column mark: 1.5: a whole number (u8) expected", v.insert, v, row { mark = 1.5 })
   fails("table mistakes: column mark: \"x\": a whole number (u8) expected", v.insert, v, row { mark = "x" })
   fails("table mistakes: column mark: a table: a whole number", v.insert, v, row { mark = {} })
@@ -108,7 +108,7 @@ end
 function t.mistakes_of_scans_name_the_argument()
   local v = visits("arguments")
   local index = "the name of an index expected, or \"key\""
-  local list, limit = "columns: a list of names expected", "limit: a whole number from 0 expected"
+  local list, limit = "columns: a list of names expected", "limit: a whole number of at least 0 expected"
   local columns = { "id" }
   for _, case in ipairs {
     { "#1 to 'table:scan': " .. index, "scan" },

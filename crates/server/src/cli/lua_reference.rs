@@ -258,7 +258,7 @@ fn is_comment(line: &str) -> bool {
 
 fn page() -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../script/types");
-    let files = fs::read_dir(folder).expect("the folder of types");
+    let files = fs::read_dir(folder).expect("the folder of type definitions must be readable");
     let files = files.map(|file| file.expect("an entry").path());
     let stem = |file: &PathBuf| {
         let stem = file.file_stem().expect("a name");

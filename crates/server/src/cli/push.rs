@@ -310,7 +310,7 @@ fn stream(
     // If reading and sending failed, the reader's error is reported: it contains the server's response.
     let sum = reader
         .join()
-        .expect("the reader returns errors instead of panicking")?;
+        .expect("the reader thread must return errors instead of panicking")?;
     sent?;
     let failed = sum.failed + skipped;
     let plural = if sum.pushes == 1 { "push" } else { "pushes" };

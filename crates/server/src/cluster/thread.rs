@@ -63,7 +63,7 @@ struct Thread {
 /// The engine can't be reached, on one line.
 #[expect(
     clippy::too_many_arguments,
-    reason = "the parts of a process are taken once"
+    reason = "this is called only once, with the parts of the process"
 )]
 pub(crate) fn start(
     cluster: &Arc<Cluster>,

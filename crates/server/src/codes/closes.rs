@@ -26,7 +26,7 @@ pub(super) const CLOSES: &[CodeEntry] = &[
     row(
         CloseCode::Idle.code(),
         CloseCode::Idle.text(),
-        "no message in either direction for this long",
+        "no message was sent in either direction for the time of `idle_timeout`",
         &["limits.idle_timeout"],
         "",
     ),
@@ -233,7 +233,7 @@ pub(super) const SILENT: &[CodeEntry] = &[
     row(
         CloseCode::Abnormal.code(),
         "the client accepted no data for too long",
-        "no byte could be sent for this long",
+        "no byte could be sent to the client for the time of `write_timeout`",
         &["limits.write_timeout"],
         "veche_slow_consumers_total",
     ),

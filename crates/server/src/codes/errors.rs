@@ -156,7 +156,7 @@ pub(super) const STATUSES: &[CodeEntry] = &[
     row(
         Status::METHOD_NOT_ALLOWED.0,
         "method not allowed",
-        "the `Allow` header lists them",
+        "the `Allow` header lists the allowed methods",
         &["route.methods"],
         ANSWERS,
     ),

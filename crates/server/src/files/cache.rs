@@ -162,7 +162,10 @@ impl FileCache {
         if !self.roots.contains_key(root) {
             self.roots.insert(root.into(), CachedRoot::default());
         }
-        let folder = self.roots.get_mut(root).expect("it was stored there");
+        let folder = self
+            .roots
+            .get_mut(root)
+            .expect("the folder was stored there just before");
         match folder.of_mut(encoding).insert(relative.into(), entry) {
             Some(former) => self.bytes -= former.bytes(),
             None => self

@@ -183,7 +183,10 @@ impl FuzzClient {
             // bytes that are not TLS.
             Err(error) => {
                 self.is_lost = true;
-                assert!(!self.is_honest, "an honest client hears {error}");
+                assert!(
+                    !self.is_honest,
+                    "a client that sent only valid TLS got the error {error}"
+                );
             }
         }
         if state == RemoteState::Open {

@@ -54,7 +54,10 @@ impl Mailboxes {
             ends.push(Some(end));
         }
         let taken = vec![0; ends.len()];
-        (own.expect("a worker of these"), Self { me, ends, taken })
+        (
+            own.expect("the number of the worker must be less than the number of workers"),
+            Self { me, ends, taken },
+        )
     }
 
     /// Delivers messages by lane; `unfinished` has, for each lane, the number of the worker's data messages whose
@@ -67,7 +70,10 @@ impl Mailboxes {
         let me = self.me;
         for (from, messages) in messages.into_iter().enumerate() {
             let Some(end) = &mut self.ends[from] else {
-                assert!(messages.is_empty(), "worker {me} writes to itself");
+                assert!(
+                    messages.is_empty(),
+                    "worker {me} must not send messages to itself"
+                );
                 continue;
             };
             for message in messages {
@@ -85,7 +91,7 @@ impl Mailboxes {
                 };
                 assert!(
                     end.post(me, class, message).is_ok(),
-                    "the lane from {from} has room"
+                    "the mailbox lane from worker {from} must have room"
                 );
             }
             end.flush();
@@ -112,7 +118,7 @@ impl Mailboxes {
             && let Some((_, message)) = end.pop()
         {
             let WorkerMail::Worker(message) = message else {
-                panic!("a command of a worker");
+                panic!("a worker can't send a command of the control thread");
             };
             self.taken[to] += u32::from(message.is_data());
             messages.push(message);

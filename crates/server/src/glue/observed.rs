@@ -228,7 +228,10 @@ impl Driver for RecordingDriver {
             let within_ms = timeout.map(|timeout| timeout.as_millis() as u64);
             self.note(WorkerOutput::Waits(within_ms));
         }
-        let spare = self.spare.take().expect("turns are not nested");
+        let spare = self
+            .spare
+            .take()
+            .expect("a turn must not begin within another turn");
         let mut network = mem::replace(&mut self.network, spare);
         let result = network.turn_within(timeout, &mut |network, event| {
             mem::swap(network, &mut self.network);

@@ -168,7 +168,10 @@ impl WorkerDriver for WorkerGlue {
         if let Some(batch) = turn.durable {
             self.durable.store(batch, Relaxed);
         }
-        debug_assert!(turn.engine.is_empty(), "the worlds are one process");
+        debug_assert!(
+            turn.engine.is_empty(),
+            "a simulated server of one process must not send messages to the engine"
+        );
         for (id, HookRequestId(number), decision) in turn.decisions {
             if let Some(done) = self.open_hooks.lock().remove(&(id, number)) {
                 done(decision);
@@ -179,7 +182,9 @@ impl WorkerDriver for WorkerGlue {
         let network = self.worker.network();
         network.set_now_ms(turn.now.mono_ms);
         network.is_turn = true;
-        self.worker.turn().expect("the network does not fail");
+        self.worker
+            .turn()
+            .expect("the simulated network must not fail");
         for mut output in std::mem::take(&mut *self.record.lock()) {
             if let WorkerOutput::Posted(to, messages) = &mut output {
                 *messages = self.post.take(*to);

@@ -187,6 +187,6 @@ fn restore(loaded: LoadedStreams, hubs: &mut [Hub]) {
         };
         let home = usize::from(hubs[0].home_of(name).0);
         let restored = hubs[home].restore(records::restored(channel));
-        debug_assert!(restored.is_ok(), "the name was checked");
+        debug_assert!(restored.is_ok(), "the channel's name was checked before");
     }
 }

@@ -37,7 +37,10 @@ fn record(append: LogRecord) -> ArchiveRecord {
                 epoch: Epoch::UNKNOWN,
                 offset: 0,
             });
-            debug_assert!(position.offset > 0, "stored publications have a position");
+            debug_assert!(
+                position.offset > 0,
+                "a stored publication must have a position"
+            );
             let version = version.map(|version| veche_archive::StoredVersion {
                 number: version.number,
                 epoch: (!version.epoch.is_empty()).then(|| version.epoch.into()),

@@ -42,17 +42,17 @@ impl Collector for AcmeCollector {
         let gauges: [Gauge; 3] = [
             (
                 "veche_acme_certificate_held",
-                "Whether an ordered certificate exists, for its names and not expired; by its file",
+                "1 if an ordered certificate exists that has the configured names and has not expired, otherwise 0; by the certificate's file",
                 |one| i64::from(one.is_held),
             ),
             (
                 "veche_acme_failures",
-                "Failed orders of a certificate since the last success; by its file",
+                "Failed orders of a certificate since the last successful one, by the certificate's file",
                 |one| i64::from(one.failures),
             ),
             (
                 "veche_acme_next_order_seconds",
-                "Time of the next order of a certificate, in Unix time; by its file",
+                "Unix time at which a certificate is ordered next, by the certificate's file",
                 |one| one.due_s,
             ),
         ];

@@ -32,7 +32,7 @@ const GAUGES: &[Gauge] = &[
     ),
     (
         "veche_outbound_busy",
-        "Connections to other servers in use by calls",
+        "Connections to other servers that a call is using",
         ClientMetrics::busy,
     ),
     (
@@ -66,7 +66,7 @@ impl Collector for CallCollector {
                 counter.encode(family.encode_family(&labels)?)?;
             }
         }
-        let help = "Time that calls waited for a connection of a pool, if they had to wait";
+        let help = "Time for which calls waited for a connection of a pool; calls that did not have to wait are not counted";
         let name = "veche_outbound_wait_seconds";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (client, figures) in self.each() {

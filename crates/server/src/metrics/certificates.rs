@@ -23,7 +23,7 @@ impl Collector for CertificateCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut family = encoder.encode_descriptor(
             "veche_tls_certificate_expiry_seconds",
-            "Expiry of a certificate, in Unix time; by listener and certificate",
+            "Unix time at which a certificate expires, by listener and certificate",
             None,
             MetricType::Gauge,
         )?;

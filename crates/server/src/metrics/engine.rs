@@ -29,7 +29,7 @@ const COUNTERS: &[Counter] = &[
     ),
     (
         "veche_engine_commands",
-        "Commands to the engine, scripts included",
+        "Commands sent to the engine, including Redis scripts",
         |figures| &figures.commands,
     ),
     (
@@ -49,12 +49,12 @@ const COUNTERS: &[Counter] = &[
     ),
     (
         "veche_engine_messages_dropped",
-        "Messages of the engine's feed that were dropped because a worker accepted none; channels with history recover them",
+        "Messages of the engine's feed that were dropped because a worker could not accept more; channels with history recover them",
         |figures| &figures.dropped,
     ),
     (
         "veche_engine_feeds_silent",
-        "Connections of the engine's feed that were closed because a probe did not arrive",
+        "Connections of the engine's feed that were closed because a test message did not arrive in time",
         |figures| &figures.silent,
     ),
 ];

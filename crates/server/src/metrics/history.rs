@@ -26,22 +26,22 @@ impl Collector for HistoryCollector {
         for (name, help, count) in [
             (
                 "veche_history_disk_commits",
-                "Batches of publications and removals written",
+                "Batches of publications and removals written to the history archive",
                 stats.commits,
             ),
             (
                 "veche_history_disk_written_bytes",
-                "Bytes of publications written",
+                "Bytes of publications written to the history archive",
                 stats.bytes,
             ),
             (
                 "veche_history_disk_syncs",
-                "Syncs of the disk, as [history] fsync determines",
+                "Syncs of the history archive to disk; [history] fsync determines when",
                 stats.fsyncs,
             ),
             (
                 "veche_history_disk_errors",
-                "Failed writes, which are retried",
+                "Failed writes to the history archive; they are retried",
                 stats.errors,
             ),
         ] {
@@ -56,12 +56,12 @@ impl Collector for HistoryCollector {
             ),
             (
                 "veche_history_disk_queue_bytes",
-                "Bytes waiting to be written",
+                "Bytes waiting to be written to the history archive",
                 stats.queue_bytes,
             ),
             (
                 "veche_history_disk_failing",
-                "1 while writing fails, else 0",
+                "1 while the history archive can't be written, otherwise 0",
                 stats.is_failing.into(),
             ),
         ] {

@@ -28,7 +28,7 @@ impl Collector for HookCollector {
         let hooks = &self.0.hooks;
         let (name, help) = (
             "veche_hooks_questions",
-            "Commands of clients with a hook, by outcome, including those not sent to the back end",
+            "Commands of clients that a hook decides on, by outcome, including those not sent to the back end",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for kind in HookKind::BACKEND_KINDS {
@@ -39,7 +39,10 @@ impl Collector for HookCollector {
                 counter.encode(family.encode_family(&labels)?)?;
             }
         }
-        let (name, help) = ("veche_hooks_seconds", "Response time of the back end");
+        let (name, help) = (
+            "veche_hooks_seconds",
+            "Response time of the back end to hook requests",
+        );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for kind in HookKind::BACKEND_KINDS {
             let figures = hooks.figures().of(kind);
@@ -48,7 +51,7 @@ impl Collector for HookCollector {
         }
         let (name, help) = (
             "veche_hooks_waiting",
-            "Requests running at or queued for the back end",
+            "Hook requests that the back end is processing or that are queued",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for kind in HookKind::BACKEND_KINDS {
@@ -57,7 +60,7 @@ impl Collector for HookCollector {
         }
         let (name, help) = (
             "veche_hooks_paused",
-            "Whether requests are paused because the back end failed",
+            "1 while hook requests are paused because the back end failed, otherwise 0",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for kind in HookKind::BACKEND_KINDS {

@@ -38,7 +38,7 @@ impl Collector for Nodes {
             ),
             (
                 "veche_cluster_current",
-                "1 while this node reaches the others and has carried out their commands",
+                "1 while this node can reach the other nodes and has executed all their commands, otherwise 0",
                 usize::from(is_current),
             ),
         ] {
@@ -54,17 +54,17 @@ impl Collector for Nodes {
             ),
             (
                 "veche_cluster_partial_answers",
-                "Answers that did not cover all nodes",
+                "Answers to queries and commands that did not cover all nodes",
                 counts.partial,
             ),
             (
                 "veche_cluster_commands",
-                "Commands of other nodes carried out",
+                "Commands of other nodes that this node has executed",
                 counts.commands,
             ),
             (
                 "veche_cluster_gaps",
-                "Gaps in the commands of other nodes that were read again",
+                "Gaps in the commands received from other nodes, which this node then read again",
                 counts.gaps,
             ),
             (

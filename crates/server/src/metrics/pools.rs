@@ -46,7 +46,7 @@ const SECONDS: [Seconds; 2] = [
     ),
     (
         "veche_app_run_seconds",
-        "Time that processes of an application spent on events",
+        "Time that an application's processes spent on handling events",
         PoolFigures::run_s,
     ),
 ];
@@ -107,7 +107,7 @@ impl Collector for PoolCollector {
         }
         let (name, help) = (
             "veche_app_events",
-            "Events for processes of an application: answered, failed with their process, or refused because no process was free",
+            "Events for processes of an application, by result: answered, lost because the process failed, or refused because no process was free",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (app, figures) in each() {
@@ -118,7 +118,7 @@ impl Collector for PoolCollector {
         }
         let (name, help) = (
             "veche_app_process_restarts",
-            "Processes of an application that were replaced or lost, by the reason",
+            "Processes of an application that were replaced or lost, by reason",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (app, figures) in each() {

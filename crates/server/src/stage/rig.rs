@@ -43,7 +43,10 @@ impl WorkerRig {
     /// Never: the driver does not fail.
     #[inline]
     pub fn turn(&mut self) {
-        self.0.worker.turn().expect("the driver does not fail");
+        self.0
+            .worker
+            .turn()
+            .expect("the simulated network must not fail");
     }
 
     /// Runs turns until the worker is idle.

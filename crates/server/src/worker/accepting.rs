@@ -142,7 +142,7 @@ impl<A: WorkerApps> WorkerState<A> {
             transport.take();
             let stats = &self.worker.shared().stats;
             stats.reject_accept(AcceptRejection::ProxyHeader);
-            "no PROXY header in time"
+            "no PROXY header arrived in time"
         } else {
             if let Some(tls_layer) = transport.tls_layer_mut() {
                 tls_layer.give_up();

@@ -26,7 +26,7 @@ impl<A: WorkerApps> WorkerState<A> {
             warn!(
                 target: LOG,
                 worker = self.index(),
-                dropped, "{dropped} more of this kind were not logged: {last}"
+                dropped, "{dropped} more lines of this kind were not logged: {last}"
             );
         }
     }

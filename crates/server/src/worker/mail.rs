@@ -86,7 +86,10 @@ impl<A: WorkerApps> WorkerState<A> {
             {
                 // Data is sent with a credit. Control messages have far more room than sessions can use; beyond it they
                 // wait in order, so none is lost.
-                debug_assert!(class == Class::Control, "no credit for worker {to}");
+                debug_assert!(
+                    class == Class::Control,
+                    "data must not be sent to worker {to} without a credit"
+                );
                 self.worker.put_back(OutgoingMail { to, message });
                 break;
             }

@@ -25,7 +25,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
     /// times per turn.
     pub(crate) fn deliver_at_once(&mut self) {
         self.poll_driver(Some(0))
-            .expect("the network does not fail");
+            .expect("the simulated network must not fail");
     }
 
     pub(crate) fn network_ref(&self) -> &D {

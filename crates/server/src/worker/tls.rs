@@ -231,7 +231,7 @@ impl<A: WorkerApps> WorkerState<A> {
             tls_layer.is_handshaking = false;
             let peer = self.worker.connection(id).map(|connection| connection.peer);
             if tls_layer.tls.is_challenge() {
-                debug!(target: LOG, worker = self.index(), ?peer, "a proof was shown");
+                debug!(target: LOG, worker = self.index(), ?peer, "the proof for a TLS-ALPN-01 challenge was presented");
             } else {
                 let stats = &self.worker.shared().stats;
                 stats.tls_opened(agreed.is_1_3, agreed.is_resumed);

@@ -18,7 +18,7 @@ pub(super) struct ConnectionTransport {
 
 #[expect(
     clippy::large_enum_variant,
-    reason = "it is boxed, and lives only until the header is read"
+    reason = "the value is boxed and is dropped once the PROXY header was read"
 )]
 pub(super) enum TransportLayer {
     /// The header of a proxy has not been received completely.

@@ -23,7 +23,7 @@ fn promises_of_an_overloaded_server_are_broken() {
         "{speed}"
     );
     assert!(
-        rate.starts_with("the requested rate is reached: "),
+        rate.starts_with("the requested rate was reached: "),
         "{rate}"
     );
     // However lenient, a latency promise fails while the queue grows.

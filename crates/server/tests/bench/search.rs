@@ -99,7 +99,7 @@ fn a_scenario_stops_at_a_promise_that_is_broken_for_good() {
     assert!(
         broken
             .iter()
-            .any(|line| line.starts_with("the phase runs to its end: ")),
+            .any(|line| line.starts_with("the phase ran to its end: ")),
         "{broken:#?}"
     );
     // Without the option that stops at the first broken promise, all phases run.

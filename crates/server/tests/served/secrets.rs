@@ -157,7 +157,7 @@ fn a_flood_of_one_fault_hides_no_other() {
         until("words about the rest", || {
             server
                 .log()
-                .contains("more of this kind were not logged: request refused")
+                .contains("more lines of this kind were not logged: request refused")
         });
     });
 }

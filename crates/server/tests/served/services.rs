@@ -353,7 +353,7 @@ fn bad_ones_are_refused_before_they_run() {
         routes: bare,
         ..Options::default()
     });
-    let words = "bare.lua: a service must return a table with the function run";
+    let words = "bare.lua: a service must return a table with a function named 'run'";
     let answer = server.ask("reload").expect("an answer");
     assert!(answer["error"].to_string().contains(words), "{answer}");
     let check = server.command(&["check"]).output().expect("it runs");

@@ -205,7 +205,10 @@ impl IndexBuilder<'_> {
             if one.0 != other.0 {
                 continue;
             }
-            let position = self.rows.find(other.1).expect("it existed a moment ago");
+            let position = self
+                .rows
+                .find(other.1)
+                .expect("the row was found before and must still exist");
             let value = |column: usize| position.get(&self.table.shape, column);
             if self.keys.is_whole(value) {
                 return Err(self.table.unique_violation(name, self.keys, value));

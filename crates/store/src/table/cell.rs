@@ -142,7 +142,7 @@ impl Column {
                     NumberPosition::Behind(_) => wanted(),
                     NumberPosition::Before | NumberPosition::After => {
                         let [least, most] = whole_limits(&self.kind);
-                        Err(format!("out of range: from {least} to {most}"))
+                        Err(format!("out of range: must be from {least} to {most}"))
                     }
                 }
             }

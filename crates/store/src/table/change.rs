@@ -509,7 +509,10 @@ impl State {
             let Some(other) = index.first(&made, &table.shape, &self.rows) else {
                 continue;
             };
-            let position = self.rows.find(other).expect("an indexed row has its entry");
+            let position = self
+                .rows
+                .find(other)
+                .expect("every row in an index must exist");
             if Some(other) == own {
                 continue;
             }

@@ -136,7 +136,10 @@ impl State {
         });
         let numbers = numbers.into_iter().flatten();
         numbers.take_while(move |row| {
-            let position = self.rows.find(*row).expect("an indexed row has its entry");
+            let position = self
+                .rows
+                .find(*row)
+                .expect("every row in an index must exist");
             is_expired(table, position, now_ms)
         })
     }
@@ -147,7 +150,7 @@ impl State {
             return 0;
         };
         let Some(IndexKey::Medium(now)) = index.key_of(|_| Cell::Bits(now_ms)) else {
-            unreachable!("an optional time has 72 bits");
+            unreachable!("the key of an optional time must have 72 bits");
         };
         let tree = u128::tree(&index.tree);
         let keys = index.keys(&table.shape, &self.rows);

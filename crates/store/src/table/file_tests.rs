@@ -204,12 +204,16 @@ fn mistakes_are_named_with_their_place() {
         (
             json,
             r#"[{"mark":256}]"#,
-            "column mark: 256: out of range: from 0 to 255",
+            "column mark: 256: out of range: must be from 0 to 255",
         ),
         (json, r#"[{"mark":01}]"#, "leading zero"),
         (json, r#"[{"mark":1.}]"#, "a digit expected"),
         (json, r#"[{"mark":nul}]"#, "a value expected"),
-        (json, r#"{"a":1}"#, "no field is a list"),
+        (
+            json,
+            r#"{"a":1}"#,
+            "none of the object's fields is a list; one must contain the rows",
+        ),
         (
             json,
             r#"{"a":[],"b":[]}"#,
@@ -463,7 +467,7 @@ fn a_table_is_saved_and_restored() {
         .wait()
         .expect_err("others");
     assert!(
-        error.to_string().ends_with("it has no column name"),
+        error.to_string().ends_with("the file has no column name"),
         "{error}"
     );
     let error = other.start_save(folder.0.join("no/such"), CLOCKS).wait();

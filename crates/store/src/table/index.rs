@@ -46,7 +46,7 @@ macro_rules! formed {
             fn tree(tree: &AnyTree) -> &Tree<Self> {
                 match tree {
                     AnyTree::$form(tree) => tree,
-                    _ => unreachable!("an index never changes its key type"),
+                    _ => unreachable!("the key type of an index can't change"),
                 }
             }
         }
@@ -64,7 +64,7 @@ macro_rules! each_made {
             (AnyTree::Narrow($name), IndexKey::Narrow($key)) => $do,
             (AnyTree::Medium($name), IndexKey::Medium($key)) => $do,
             (AnyTree::Wide($name), IndexKey::Wide($key)) => $do,
-            _ => unreachable!("an index writes its own keys"),
+            _ => unreachable!("a key must have the type of its index"),
         }
     };
 }
@@ -92,7 +92,9 @@ impl<'a> KeyReader<'a> {
 
     #[inline]
     pub(super) fn position(&self, row: u32) -> RowPosition<'a> {
-        self.rows.find(row).expect("an indexed row has its entry")
+        self.rows
+            .find(row)
+            .expect("every row in an index must exist")
     }
 
     /// Prefetches the rows at these positions into the CPU's cache.

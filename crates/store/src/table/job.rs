@@ -229,7 +229,10 @@ pub(super) fn start(work: impl FnOnce(&Job) -> Result<u64, JobError> + Send + 's
         Ok(_) => turns.running += 1,
         // If other jobs are running, their threads will run this job, so it stays queued. Otherwise it fails here.
         Err(error) if turns.running == 0 => {
-            let (job, _) = turns.waiting.pop_back().expect("it was stored before");
+            let (job, _) = turns
+                .waiting
+                .pop_back()
+                .expect("the job must still be in the queue");
             job.end(Err(JobError::Thread(error.to_string())));
         }
         Err(_) => {}

@@ -65,7 +65,7 @@ fn number(out: &mut Vec<u8>, value: f64) {
         true => write!(out, "{value}"),
         false => write!(out, "{value:e}"),
     };
-    written.expect("a vector takes everything");
+    written.expect("writing to a vector can't fail");
 }
 
 fn string(out: &mut Vec<u8>, text: &[u8]) {
@@ -97,8 +97,10 @@ fn string(out: &mut Vec<u8>, text: &[u8]) {
 fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     let mut writer = EncoderWriter::new(out, &STANDARD);
-    writer.write_all(bytes).expect("a vector takes everything");
-    let out = writer.finish().expect("a vector takes everything");
+    writer
+        .write_all(bytes)
+        .expect("writing to a vector can't fail");
+    let out = writer.finish().expect("writing to a vector can't fail");
     out.push(b'"');
 }
 

@@ -253,7 +253,7 @@ impl KeyShape {
         let least = || Some(prefix.clone().least(before));
         // Returns the first key at the limit, or the first key after it.
         let edge = |limit: &Limit<'_>| match limit {
-            Limit::None => unreachable!("checked by the caller"),
+            Limit::None => unreachable!("the caller must have excluded a range without a limit"),
             Limit::Before => Some(least()),
             Limit::After => Some(prefix.clone().next(before)),
             Limit::At(cell) => Some(Some(at(*cell).least(behind))),
@@ -287,7 +287,7 @@ impl KeyShape {
         if values.len() > self.parts.len() {
             let count = self.parts.len();
             return Err(TableError::Scan(format!(
-                "{} values for an index of {count} columns",
+                "{} values were given for an index of {count} columns",
                 values.len()
             )));
         }

@@ -257,7 +257,7 @@ impl State {
                 let made = keys.key_of(|_| key)?;
                 keys.first(&made, &table.shape, &self.rows)
             }
-            (None, None) => unreachable!("rows are found by key or by number"),
+            (None, None) => unreachable!("a table must have keys or row numbers to find a row"),
         }
     }
 

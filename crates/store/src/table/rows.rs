@@ -169,7 +169,7 @@ impl TableRows {
         let before = branch.leaves[place].bytes();
         let leaf = &mut branch.leaves[place];
         let Err(position) = leaf.find(number) else {
-            unreachable!("the row does not exist");
+            unreachable!("a row with this number must not exist yet");
         };
         leaf.insert(shape, position, number, row);
         let new = leaf

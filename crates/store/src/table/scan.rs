@@ -202,7 +202,7 @@ impl State {
             None => Ok(self
                 .keys
                 .as_ref()
-                .expect("keys other than row numbers have an index")),
+                .expect("a table with keys other than row numbers must have an index of its keys")),
             Some(_) if self.is_loading => Err(TableError::Loading),
             Some(place) => Ok(&self.indexes[place]),
         }

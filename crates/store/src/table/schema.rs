@@ -78,7 +78,7 @@ impl Type {
             "f64" => Self::F64,
             _ => {
                 return Err(format!(
-                    "unknown type \"{text}\"; there are bool, u8 u16 u32 u64, i8 i16 i32 i64, f32 f64, string, \
+                    "unknown type \"{text}\"; the types are bool, u8 u16 u32 u64, i8 i16 i32 i64, f32 f64, string, \
                      bytes, enum(…)"
                 ));
             }
@@ -411,14 +411,14 @@ impl Schema {
         let indexes = self.indexes.iter().zip(&other.indexes);
         let differs = differs.chain(indexes.filter(|(own, other)| own != other).map(|(own, _)| {
             format!(
-                "its index {} has other columns or differs in uniqueness",
+                "its index {} has other columns, or only one of the two is unique",
                 own.name
             )
         }));
         let counts = || {
             let [columns, indexes] = [self.visible().len(), self.indexes.len()];
             format!(
-                "it has {columns} columns, {indexes} indexes and bytes_max = {}; ttl or evict may differ as well",
+                "it has {columns} columns, {indexes} indexes and bytes_max = {}; if these are equal, ttl or evict differs",
                 self.bytes_max
             )
         };

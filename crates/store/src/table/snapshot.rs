@@ -263,7 +263,7 @@ impl Table {
             let Some(rows) = parts.block()? else {
                 let [declared, sum] = parts.footer();
                 if declared != read {
-                    let why = format!("it declares {declared} rows, but has {read}");
+                    let why = format!("the file declares {declared} rows, but has {read}");
                     return parts.damaged(begin, why);
                 }
                 if sum != u64::from(total) {
@@ -657,16 +657,21 @@ fn difference(own: &[Column], there: &[(String, String)]) -> Option<String> {
         let kind = column.type_text();
         match of(&column.name) {
             None if column.name.starts_with('(') => {
-                return Some("its rows don't expire, but the table's do (ttl)".to_owned());
+                return Some(
+                    "rows of the file don't expire, but rows of the table do (ttl)".to_owned(),
+                );
             }
-            None => return Some(format!("it has no column {}", column.name)),
+            None => return Some(format!("the file has no column {}", column.name)),
             Some((name, other)) if *other != kind => {
                 return Some(format!(
-                    "its column {name} is {other}, the table's is {kind}"
+                    "the column {name} is {other} in the file, but {kind} in the table"
                 ));
             }
             Some((name, _)) if place == 0 && there[0].0 != *name => {
-                return Some(format!("its key is {}, the table's is {name}", there[0].0));
+                return Some(format!(
+                    "the key is {} in the file, but {name} in the table",
+                    there[0].0
+                ));
             }
             Some(_) => {}
         }
@@ -676,9 +681,11 @@ fn difference(own: &[Column], there: &[(String, String)]) -> Option<String> {
         .find(|(name, _)| own.iter().all(|column| *column.name != **name));
     match more {
         Some((name, _)) if name.starts_with('(') => {
-            Some("its rows expire, but the table's don't (ttl)".to_owned())
+            Some("rows of the file expire, but rows of the table don't (ttl)".to_owned())
         }
-        Some((name, _)) => Some(format!("it has a column {name}, which the table lacks")),
-        None => (own.len() != there.len()).then(|| "a column occurs twice".to_owned()),
+        Some((name, _)) => Some(format!(
+            "the file has a column {name}, which the table lacks"
+        )),
+        None => (own.len() != there.len()).then(|| "a column occurs twice in the file".to_owned()),
     }
 }

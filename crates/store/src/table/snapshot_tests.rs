@@ -374,21 +374,24 @@ fn other_columns_are_named() {
     for (error, expected) in [
         (
             with("id:u32", &[word, ("n", "i32")], false),
-            "its column n is i16, the table's is i32",
+            "the column n is i16 in the file, but i32 in the table",
         ),
         (
             with("id:u32", &[word], false),
-            "it has a column n, which the table lacks",
+            "the file has a column n, which the table lacks",
         ),
         (
             with("id:u32", &[word, n, ("m", "u8")], false),
-            "it has no column m",
+            "the file has no column m",
         ),
         (with("id:u32", &[word, n], true), "its rows don't expire"),
-        (with("key:u32", &[word, n], false), "it has no column key"),
+        (
+            with("key:u32", &[word, n], false),
+            "the file has no column key",
+        ),
         (
             with("n:i16", &[word, ("id", "u32")], false),
-            "its key is id, the table's is n",
+            "the key is id in the file, but n in the table",
         ),
     ] {
         assert!(

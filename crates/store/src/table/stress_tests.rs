@@ -60,7 +60,7 @@ fn look(table: &Table, index: Option<usize>, group: Option<u64>, random: &mut Rn
                 assert_eq!(one[1], other[1], "half of a batch");
             }
         }
-        if !more.expect("it is not being loaded") {
+        if !more.expect("no other load of the table may be running") {
             return seen.len();
         }
     }
@@ -200,7 +200,7 @@ fn an_expired_rows_unique_value_is_free() {
                 let next = table.next(&mut scan, SLOTS as usize, now, |row| {
                     slots.push(bits(&row, 1));
                 });
-                next.expect("it is not being loaded");
+                next.expect("no other load of the table may be running");
                 assert!(slots.windows(2).all(|two| two[0] < two[1]), "{slots:?}");
             }
         });

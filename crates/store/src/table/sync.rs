@@ -17,7 +17,7 @@ mod model {
 
     use shuttle::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
-    const POISONED: &str = "a thread of a model that panics ends the test";
+    const POISONED: &str = "no other thread of the test may have panicked";
 
     /// A lock of the model checker with the interface of `parking_lot`.
     #[derive(Default)]

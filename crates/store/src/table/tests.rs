@@ -105,7 +105,7 @@ fn a_row_is_put_read_changed_and_deleted() {
         .expect_err("too much");
     assert_eq!(
         error.to_string(),
-        "column mark: 256: out of range: from 0 to 255"
+        "column mark: 256: out of range: must be from 0 to 255"
     );
     assert_eq!(table.delete(Cell::Bits(1), 0), Ok(true));
     assert_eq!(table.delete(Cell::Bits(1), 0), Ok(false));

@@ -32,7 +32,7 @@ struct Wire<'e> {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "serde requires a reference"
+    reason = "serde calls this function with a reference"
 )]
 fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -63,7 +63,7 @@ impl EventsBody<'_> {
             lost: self.lost,
             events: self.events.iter().map(event).collect(),
         };
-        serde_json::to_vec(&wire).expect("strings and numbers can be written as JSON")
+        serde_json::to_vec(&wire).expect("it must be possible to encode a batch of events as JSON")
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) fn body(request: &HookRequest) -> Vec<u8> {
         channels: &request.channels,
         meta: caller.meta.as_ref().and_then(json),
     };
-    serde_json::to_vec(&wire).expect("strings and JSON can be written as JSON")
+    serde_json::to_vec(&wire).expect("it must be possible to encode the request as JSON")
 }
 
 /// Returns the headers of the request without the signatures: the client's selected headers, its

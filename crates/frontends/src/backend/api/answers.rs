@@ -34,7 +34,11 @@ impl ApiAnswerBody {
 
     /// Creates the body for a single command.
     pub(super) fn one(exchanges: VecDeque<Exchange>) -> Self {
-        debug_assert_eq!(exchanges.len(), 1, "a single command has one reply");
+        debug_assert_eq!(
+            exchanges.len(),
+            1,
+            "a single command must have exactly one reply"
+        );
         Self {
             exchanges: exchanges.into_iter().map(|one| (one, "result")).collect(),
             ..Self::whole(Vec::new())

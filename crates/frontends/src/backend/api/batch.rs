@@ -102,7 +102,11 @@ impl ApiBatch {
     pub(super) fn answers(&mut self, backend: &mut Backend) -> Option<ApiAnswerBody> {
         let exchanges = backend.take_answers()?;
         let names = self.methods.drain(..).map(ApiMethod::name);
-        debug_assert_eq!(exchanges.len(), names.len(), "each command has a reply");
+        debug_assert_eq!(
+            exchanges.len(),
+            names.len(),
+            "every command of a batch must have a reply"
+        );
         if self.are_lines {
             return Some(ApiAnswerBody::lines(exchanges));
         }

@@ -142,7 +142,10 @@ impl DialingStage {
 
     pub(crate) fn timed_out(&mut self, shared: &mut Context) {
         let seconds = self.dial.timeout_ms as f64 / 1000.0;
-        self.failed(&format!("not open within {seconds} s"), shared);
+        self.failed(
+            &format!("the connection was not open within {seconds} s"),
+            shared,
+        );
     }
 }
 

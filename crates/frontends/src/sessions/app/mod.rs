@@ -152,7 +152,7 @@ impl OpenSession for AppSession {
     ) -> Result<NewSession<Self>, RefusedUpgrade> {
         match wanted.route.handler.app() {
             Some(app) => Ok(NewSession::of(Self::new(app))),
-            None => unreachable!("its route leads to an application"),
+            None => unreachable!("the route of an application's client must name an application"),
         }
     }
 

@@ -53,7 +53,10 @@ impl ReplyFrame {
                 self.push(&Push { channel: "", body });
             }
             Outcome::Error(error) => self.end = Some(end_of(error.code, error.is_temporary)),
-            _ => debug_assert!(false, "it has no other pending request"),
+            _ => debug_assert!(
+                false,
+                "a client without an SDK can't have a pending request other than connect"
+            ),
         }
     }
 
@@ -103,7 +106,10 @@ impl ReplyFrame {
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
-        debug_assert!(self.bytes.is_empty(), "unsent data is lost");
+        debug_assert!(
+            self.bytes.is_empty(),
+            "data must not be discarded before it was sent"
+        );
         self.bytes
     }
 }

@@ -40,7 +40,7 @@ impl CommandFlags {
         all.build();
         let command = all
             .find_subcommand(kind)
-            .expect("each kind is a subcommand")
+            .expect("every kind of phase must be a subcommand")
             .clone();
         Self { kind, command }
     }

@@ -257,7 +257,7 @@ impl Figure {
             }
             Some("server") => "not measured: requires --pid and a phase that runs alone",
             Some("latency") if report.latency_refused.is_some() => {
-                "not measured: messages carry no stamp and can't be matched with their answers"
+                "not measured: messages are not numbered and can't be matched with their answers"
             }
             Some("latency") => "not measured: no answer was received",
             Some("handshake") => "not measured: no connection was opened",

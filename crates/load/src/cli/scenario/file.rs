@@ -158,7 +158,10 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             }
         };
         if list.len() > PHASES_MAX {
-            self.add(at, format!("more than {PHASES_MAX} phases"));
+            self.add(
+                at,
+                format!("a scenario may have at most {PHASES_MAX} phases"),
+            );
             return Vec::new();
         }
         let mut phases: Vec<ScenarioPhase> = Vec::new();

@@ -122,7 +122,9 @@ fn run_together(
     interrupts: &AtomicUsize,
     line: &mut ProgressLine,
 ) -> Vec<Result<Report, CommandFailure>> {
-    let (first, others) = group.split_first().expect("groups are never empty");
+    let (first, others) = group
+        .split_first()
+        .expect("a group of phases must not be empty");
     let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
         let others: Vec<_> = others
@@ -236,7 +238,7 @@ pub(super) fn check_phase(
     }
     if report.stopped {
         checks.push(Objective {
-            promise: "the phase runs to its end".to_owned(),
+            promise: "the phase ran to its end".to_owned(),
             measured: "stopped: too many errors".to_owned(),
             passed: false,
         });
@@ -264,7 +266,7 @@ fn check_slos(scenario: &Scenario, report: &mut Report) {
     }
     if report.interrupted {
         checks.push(Objective {
-            promise: "all phases run to their end".to_owned(),
+            promise: "all phases ran to their end".to_owned(),
             measured: format!(
                 "interrupted in phase {} of {}",
                 report.phases.len(),
@@ -283,7 +285,7 @@ fn check_slos(scenario: &Scenario, report: &mut Report) {
 pub(super) fn rate_reached(report: &Report) -> Objective {
     let rate = report.settings.rate.unwrap_or_default();
     Objective {
-        promise: "the requested rate is reached".to_owned(),
+        promise: "the requested rate was reached".to_owned(),
         measured: format!(
             "{:.0} a second were reached, {rate:.0} a second were requested",
             report.messages.per_second

@@ -285,9 +285,15 @@ fn unknown(path: &str) -> String {
         groups.dedup();
         groups.sort_unstable();
         groups.dedup();
-        format!("unknown figure {path:?}; there are {}", groups.join(", "))
+        format!(
+            "unknown figure {path:?}; the figures are {}",
+            groups.join(", ")
+        )
     } else {
-        format!("unknown figure {path:?}; there are {}", of_group.join(", "))
+        format!(
+            "unknown figure {path:?}; the figures are {}",
+            of_group.join(", ")
+        )
     }
 }
 
@@ -434,7 +440,7 @@ mod tests {
         }
         let message = promise("speed", "1").unwrap_err();
         assert!(
-            message.starts_with("unknown figure \"speed\"; there are connections, errors,"),
+            message.starts_with("unknown figure \"speed\"; the figures are connections, errors,"),
             "{message}"
         );
     }

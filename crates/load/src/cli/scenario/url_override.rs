@@ -101,7 +101,9 @@ fn moved(url: &str, places: &[UrlBase]) -> Result<String, String> {
     let mut moved = places.iter().filter_map(|place| place.of(url));
     match (moved.next(), moved.next()) {
         (Some(one), None) => Ok(one),
-        (Some(one), Some(other)) => Err(format!("{url:?} could go to {one} and to {other}")),
+        (Some(one), Some(other)) => Err(format!(
+            "{url:?} could be redirected both to {one} and to {other}"
+        )),
         (None, _) => {
             let places: Vec<String> = places.iter().map(ToString::to_string).collect();
             Err(format!(

@@ -176,7 +176,7 @@ fn three_runs_each_are_too_few_to_compare() {
     );
     assert!(
         text(&comparison, Style::PLAIN)
-            .contains("Too few runs for 95 %: intervals are right 90 % of the time")
+            .contains("Too few runs for 95 % intervals: these are right 90 % of the time")
     );
 }
 

@@ -121,15 +121,15 @@ fn methods(page: &mut TextPage, comparison: &Comparison) {
     }
     page.blank();
     let mut lines = vec![
-        "The ratio is to the first group. Noise: the interval contains 1, so any difference is within the spread."
+        "Each ratio compares a group with the first one. \"Noise\" means that the interval contains 1, so the difference may be due to chance."
             .to_owned(),
     ];
     if has(EstimateMethod::Paired) {
-        lines.push("The runs alternated: a ratio is the median over neighbouring pairs, its 95 % interval the binomial one.".to_owned());
+        lines.push("The runs alternated: a ratio is the median over pairs of neighbouring runs, and its 95 % interval is the binomial one.".to_owned());
     }
     if has(EstimateMethod::Unpaired) {
         lines.push(
-            "A ratio is the median over all pairs of runs, its 95 % interval that of Mann and Whitney, which assumes equal variation of both groups."
+            "A ratio is the median over all pairs of runs. Its 95 % interval is that of Mann and Whitney, which assumes that both groups vary equally."
                 .to_owned(),
         );
     }
@@ -143,19 +143,19 @@ fn methods(page: &mut TextPage, comparison: &Comparison) {
         .fold(f64::NAN, f64::min);
     if poor.is_finite() {
         lines.push(format!(
-            "Too few runs for 95 %: intervals are right {:.0} % of the time. At least four runs of each are needed.",
+            "Too few runs for 95 % intervals: these are right {:.0} % of the time. At least four runs of each group are needed.",
             poor * 100.0
         ));
     }
     if has(EstimateMethod::WithinRuns) || has(EstimateMethod::Single) {
         lines.push(
-            "One run each. Intervals come from parts of each run's time and ignore the variation between runs: a verdict needs at least four runs of each."
+            "One run each. Intervals come from parts of each run's time and ignore the variation between runs: a verdict needs at least four runs of each group."
                 .to_owned(),
         );
     }
     if estimates.len() > 5 && (has(EstimateMethod::Paired) || has(EstimateMethod::Unpaired)) {
         lines.push(
-            "With 95 % intervals, one in twenty equal figures appears different by chance."
+            "With 95 % intervals, one in twenty figures that are equal in fact appears to differ, by chance."
                 .to_owned(),
         );
     }

@@ -186,7 +186,7 @@ fn percentiles(out: &mut String, histogram: &[Bucket]) {
     figure(
         out,
         "Latency by percentile",
-        "Share of measurements up to each latency; every mark to the right excludes a tenth as many.",
+        "Share of measurements up to each latency. Beyond each mark of the axis there are a tenth as many measurements as beyond the mark to its left.",
         &curves,
         &lines(&Axis::with_ticks(0.0, end, ticks), &y, &curves),
     );
@@ -225,12 +225,12 @@ fn distribution(out: &mut String, histogram: &[Bucket]) {
     let y = Axis::from_zero(high, |part| format!("{} %", (part * 1e4).round() / 1e2));
     let note = if rows.len() > bars_max {
         format!(
-            "The width of bars grows by a constant ratio; the last bar is everything from {} to {}.",
+            "Each bar is wider than the one before it by a constant ratio; the last bar is everything from {} to {}.",
             time(rows[rows.len() - 2].to_us),
             time(rows[rows.len() - 1].to_us)
         )
     } else {
-        "The width of bars grows by a constant ratio.".to_owned()
+        "Each bar is wider than the one before it by a constant ratio.".to_owned()
     };
     figure(
         out,

@@ -17,7 +17,7 @@ pub(super) fn all(out: &mut String, report: &Report) {
         section(
             out,
             "Handshake",
-            "from connect to the end of the handshake",
+            "from connecting until the end of the handshake",
             &latency(us),
         );
     }
@@ -101,7 +101,7 @@ fn traffic(out: &mut String, report: &Report, words: &RunWording) {
     ));
     cells.push(cell("a second", rate(messages.per_second)));
     if let Some(asked) = report.settings.rate {
-        cells.push(cell("asked for a second", rate(asked)));
+        cells.push(cell("requested per second", rate(asked)));
     }
     // The bytes that scripts send are not measured.
     if report.script.is_none() {
@@ -120,7 +120,7 @@ fn traffic(out: &mut String, report: &Report, words: &RunWording) {
             "answers never received, although later ones were",
             messages.lost,
         ),
-        ("unanswered at the end", messages.unanswered),
+        ("without an answer when the run ended", messages.unanswered),
     ] {
         if number > 0 {
             cells.push(cell(name, count(number)));
@@ -147,7 +147,10 @@ fn of_connections(connections: &ConnectionCounts) -> Cells {
         ));
     }
     if let Some(all_open_s) = connections.all_open_s {
-        cells.push(cell("all open or failed after", time(all_open_s * 1e6)));
+        cells.push(cell(
+            "all connections open or failed after",
+            time(all_open_s * 1e6),
+        ));
     }
     if let Some(time_wait) = connections.time_wait {
         cells.push(cell("sockets in TIME_WAIT afterwards", count(time_wait)));
@@ -283,12 +286,18 @@ fn ledger(out: &mut String, report: &Report) {
     ];
     if let Some(recovery) = &ledger.recovery {
         cells.extend([
-            cell("returns with a position", count(recovery.returned)),
+            cell("reconnections with a position", count(recovery.returned)),
             cell("with history lost", count(recovery.refused)),
             cell("publications not answered", count(recovery.unanswered)),
-            cell("their deliveries", count(recovery.unanswered_delivered)),
+            cell(
+                "deliveries of publications not answered",
+                count(recovery.unanswered_delivered),
+            ),
             cell("connections that ended unexpectedly", count(recovery.ended)),
-            cell("attempts to reopen that failed", count(recovery.retried)),
+            cell(
+                "failed attempts to reopen a connection",
+                count(recovery.retried),
+            ),
         ]);
     }
     if let Some(gap) = ledger_gap(ledger) {
@@ -297,7 +306,7 @@ fn ledger(out: &mut String, report: &Report) {
     section(
         out,
         "Ledger",
-        "away: sent while the receiver was disconnected, or lost when its connection was closed",
+        "away: messages that were sent while the receiver was disconnected, or lost when its connection was closed",
         &cells,
     );
     if ledger.worst.is_empty() {
@@ -330,7 +339,7 @@ fn server(out: &mut String, report: &Report) {
     ];
     if report.seconds > 0.0 {
         cells.push(cell(
-            "of a core on average",
+            "average CPU, as a share of one core",
             share(server.cpu_s / report.seconds),
         ));
     }
@@ -339,12 +348,12 @@ fn server(out: &mut String, report: &Report) {
     }
     cells.push(cell("memory before", bytes(server.rss_before_bytes as f64)));
     cells.push(cell(
-        "with all connections open",
+        "memory with all connections open",
         bytes(server.rss_open_bytes as f64),
     ));
     if let Some(each) = server.bytes_per_connection {
         cells.push(cell(
-            "per connection, without the kernel's part",
+            "memory per connection, without the kernel's part",
             bytes(each.round()),
         ));
     }
@@ -365,17 +374,26 @@ fn generator(out: &mut String, report: &Report) {
                 count(report.settings.processes)
             ),
         ),
-        cell("busiest thread, of a core", share(generator.cpu)),
+        cell(
+            "CPU of the busiest thread, as a share of one core",
+            share(generator.cpu),
+        ),
         cell("CPU", seconds(generator.cpu_s)),
     ];
     if let Some(us) = generator.cpu_us_per_message {
         cells.push(cell("CPU per message", time(us)));
     }
-    cells.push(cell("waited for a core", share(generator.waited)));
-    cells.push(cell("longest turn", time(generator.lag_us_max)));
+    cells.push(cell(
+        "share of the time that the tester waited for a core",
+        share(generator.waited),
+    ));
+    cells.push(cell(
+        "longest turn of the tester's loop",
+        time(generator.lag_us_max),
+    ));
     if report.settings.rate.is_some() {
         cells.push(cell(
-            "more than 1 ms late",
+            "sent more than 1 ms late",
             many(generator.late_sends, "send"),
         ));
     }

@@ -212,7 +212,7 @@ pub(super) fn ledger(page: &mut TextPage, report: &Report) {
     if ledger.away > 0 {
         page.more(
             Tone::Faint,
-            "away: sent while the receiver was disconnected, or lost when its connection was closed",
+            "away: messages that were sent while the receiver was disconnected, or lost when its connection was closed",
         );
     }
     if let Some(recovery) = &ledger.recovery {
@@ -256,7 +256,7 @@ fn recovery(page: &mut TextPage, recovery: &Recovery) {
             Tone::Plain
         },
         &format!(
-            "{} with a position, of which {} had lost history",
+            "{} with a position; for {} of them the history was lost",
             many(recovery.returned, "return"),
             count(recovery.refused)
         ),

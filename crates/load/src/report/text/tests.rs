@@ -33,7 +33,7 @@ fn the_key_lines() {
             "              7 sockets in TIME_WAIT towards the target afterwards",
             "Throughput    100,000 answers a second",
             "              1,000,010 messages sent, 1,000,000 answers received",
-            "Latency       from the moment a message was due to its answer",
+            "Latency       from the scheduled time of a message until its answer",
             "              p50      p90      p95      p99      p99.9    max      mean",
             "              812 µs   1.02 ms  1.50 ms  4.57 ms  12.3 ms  2.00 s   1.05 ms",
             "Errors        3",

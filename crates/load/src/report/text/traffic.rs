@@ -21,7 +21,7 @@ pub(super) fn connections(page: &mut TextPage, report: &Report) {
     };
     let opened = count(connections.opened);
     let mut text = if connections.opened == connections.asked {
-        format!("{opened} {verb}, all that were requested")
+        format!("{opened} {verb}, as many as were requested")
     } else {
         format!("{opened} of {} {verb}", count(connections.asked))
     };
@@ -65,7 +65,7 @@ pub(super) fn connections(page: &mut TextPage, report: &Report) {
     }
     if connections.late > 0 {
         let text = format!(
-            "{} began more than 1 ms late; their handshakes count from when they were due",
+            "{} began more than 1 ms late; their handshakes are measured from the scheduled time",
             many(connections.late, "connection")
         );
         page.more(Tone::Plain, &text);
@@ -84,7 +84,7 @@ pub(super) fn connections(page: &mut TextPage, report: &Report) {
         page.field(
             "Handshake",
             Tone::Plain,
-            "from connect to the end of the handshake",
+            "from connecting until the end of the handshake",
         );
         table(page, handshake);
     }
@@ -134,7 +134,7 @@ pub(super) fn throughput(page: &mut TextPage, report: &Report) {
     }
     if report.settings.stamped == Some(false) {
         let text = format!(
-            "messages carry no stamp: {} are matched by their order, so losses and duplicates show only in the counts",
+            "messages are not numbered: {} are matched by their order, so losses and duplicates show only in the counts",
             words.received
         );
         page.more(Tone::Faint, &text);
@@ -159,7 +159,7 @@ pub(super) fn throughput(page: &mut TextPage, report: &Report) {
             Tone::Plain
         };
         let text = format!(
-            "of {}: {} duplicated, {} after a later one, {} lost",
+            "among the {}: {} duplicated, {} out of order, {} lost",
             words.received,
             count(messages.duplicated),
             count(messages.late),
@@ -190,7 +190,7 @@ pub(super) fn latency(page: &mut TextPage, report: &Report) {
         page.more(
             Tone::Faint,
             &format!(
-                "only {} values: p99.9 is little more than the maximum",
+                "only {}: p99.9 is practically the maximum",
                 many(latency.count, "sample")
             ),
         );

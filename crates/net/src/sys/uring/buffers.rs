@@ -43,7 +43,7 @@ impl FilledBuffer {
     }
 
     /// Returns the part that the kernel has filled.
-    #[expect(unsafe_code, reason = "memory that the kernel has filled")]
+    #[expect(unsafe_code, reason = "this reads memory that the kernel has filled")]
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the kernel no longer writes to this part, each part is handed out once, and the
         // memory is not freed while a part is outstanding.
@@ -60,7 +60,10 @@ struct Memory {
 
 impl Memory {
     /// Allocates the memory. `bytes` must not be 0.
-    #[expect(unsafe_code, reason = "memory that the kernel shares")]
+    #[expect(
+        unsafe_code,
+        reason = "this accesses memory that is shared with the kernel"
+    )]
     fn new(bytes: usize) -> io::Result<Self> {
         let layout =
             Layout::from_size_align(bytes, rustix::param::page_size()).map_err(io::Error::other)?;
@@ -78,7 +81,10 @@ impl Memory {
 }
 
 impl Drop for Memory {
-    #[expect(unsafe_code, reason = "memory that the kernel shares")]
+    #[expect(
+        unsafe_code,
+        reason = "this accesses memory that is shared with the kernel"
+    )]
     fn drop(&mut self) {
         if self.layout.size() > 0 {
             // SAFETY: the memory was allocated with `self.layout`, and is no longer in use.
@@ -115,7 +121,10 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    #[expect(unsafe_code, reason = "memory that the kernel shares")]
+    #[expect(
+        unsafe_code,
+        reason = "this accesses memory that is shared with the kernel"
+    )]
     pub(super) fn new(ring: &IoUring, options: &Options) -> io::Result<Self> {
         let mut count = options.ring_buffers.clamp(1, BUFFERS_MAX);
         count = count.next_power_of_two();
@@ -156,7 +165,10 @@ impl Buffers {
     /// Returns the part of a buffer to which a completion with `length` bytes refers; `None` if the
     /// length is 0. `has_more` is the kernel's flag that it continues to fill the same buffer.
     #[inline]
-    #[expect(unsafe_code, reason = "memory that the kernel shares")]
+    #[expect(
+        unsafe_code,
+        reason = "this accesses memory that is shared with the kernel"
+    )]
     pub(super) fn take(
         &mut self,
         buffer: u16,
@@ -165,7 +177,10 @@ impl Buffers {
     ) -> Option<FilledBuffer> {
         let progress = &mut self.progress[usize::from(buffer)];
         let begin = progress.filled;
-        assert!(length <= self.size - begin, "the kernel fills free buffers");
+        assert!(
+            length <= self.size - begin,
+            "the kernel must not write past the end of a buffer"
+        );
         // The end of a stream uses no bytes of an incrementally filled buffer.
         let taken = match self.is_incremental {
             true => length,
@@ -182,7 +197,7 @@ impl Buffers {
         assert_eq!(
             has_more,
             progress.filled < self.size,
-            "both sides count alike"
+            "the kernel and the server must agree on whether the buffer is full"
         );
         progress.lent_parts += 1;
         self.lent += 1;
@@ -239,7 +254,10 @@ impl Buffers {
     }
 
     /// Gives a buffer to the kernel.
-    #[expect(unsafe_code, reason = "memory that the kernel shares")]
+    #[expect(
+        unsafe_code,
+        reason = "this accesses memory that is shared with the kernel"
+    )]
     fn hand_over(&mut self, buffer: u16) {
         self.progress[usize::from(buffer)] = BufferProgress::default();
         self.room += self.size;

@@ -30,7 +30,7 @@ fn accept(key: &str) -> [u8; ACCEPT_LEN] {
     let mut value = [0; ACCEPT_LEN];
     STANDARD
         .encode_slice(hash.finalize(), &mut value)
-        .expect("20 bytes are 28 in base64");
+        .expect("20 bytes must be 28 characters in base64");
     value
 }
 

@@ -38,18 +38,18 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
         return Ok(None);
     }
     if head.method != Method::Get {
-        return Err(refusal("a WebSocket handshake is a GET"));
+        return Err(refusal("a WebSocket handshake must be a GET request"));
     }
     if !head.header_has_token("connection", "upgrade") {
         return Err(refusal("Connection does not contain upgrade"));
     }
     // A body would have to be told apart from the first frame, which parsers might do differently.
     if !matches!(head.framing, Framing::None | Framing::Sized(0)) {
-        return Err(refusal("a WebSocket handshake has no body"));
+        return Err(refusal("a WebSocket handshake must not have a body"));
     }
     match only(head, "sec-websocket-version") {
         Some(VERSION) => {}
-        None => return Err(refusal("Sec-WebSocket-Version missing or repeated")),
+        None => return Err(refusal("Sec-WebSocket-Version is missing or repeated")),
         Some(_) => {
             let reason = "only version 13 of WebSocket is supported";
             return Err(HttpError {
@@ -58,8 +58,8 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
             });
         }
     }
-    let key =
-        only(head, "sec-websocket-key").ok_or(refusal("Sec-WebSocket-Key missing or repeated"))?;
+    let key = only(head, "sec-websocket-key")
+        .ok_or(refusal("Sec-WebSocket-Key is missing or repeated"))?;
     if !is_key(key) {
         return Err(refusal("Sec-WebSocket-Key is not 16 bytes in base64"));
     }

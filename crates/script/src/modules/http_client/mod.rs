@@ -86,7 +86,8 @@ pub(super) fn to_lua(lua: &Lua, context: &HostContext, reply: HttpReply) -> mlua
         ReplyBody::Whole(body) => answer.raw_set("body", lua.create_string(body)?)?,
         ReplyBody::Stream(handle) => {
             let number = context.open_stream(handle);
-            let number = number.ok_or_else(|| fault("http: a million responses are open"))?;
+            let number = number
+                .ok_or_else(|| fault("http: the limit of a million open responses is reached"))?;
             answer.raw_set("stream", number as f64)?;
         }
     }

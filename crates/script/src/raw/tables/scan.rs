@@ -104,7 +104,7 @@ impl Call {
                         return Err(bad("reverse: true or false expected"));
                     }
                     (InputValue::Text(b"limit"), _) => {
-                        return Err(bad("limit: a whole number from 0 expected"));
+                        return Err(bad("limit: a whole number of at least 0 expected"));
                     }
                     (InputValue::Text(b"columns"), _) => {
                         return Err(bad("columns: a list of names expected"));

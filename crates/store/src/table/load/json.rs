@@ -115,8 +115,11 @@ impl<'a, 'b> JsonReader<'a, 'b> {
         }
         match (found, self.list) {
             (Some(_), _) => Ok(()),
-            (None, Some(list)) => bad(begin, format!("there is no list \"{list}\"")),
-            (None, None) => bad(begin, "no field is a list"),
+            (None, Some(list)) => bad(begin, format!("the object has no list \"{list}\"")),
+            (None, None) => bad(
+                begin,
+                "none of the object's fields is a list; one must contain the rows",
+            ),
         }
     }
 
