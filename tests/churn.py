@@ -158,7 +158,7 @@ def state(pid):
 
 
 def settled(pid, descriptors):
-    """The same once at most that number of descriptors is open, or after 15 s: the last connections may still be closing."""
+    """Like `state`, once at most that number of descriptors is open, or after 15 s: the last connections may still be closing."""
     end = time.monotonic() + 15
     while state(pid)[0] > descriptors and time.monotonic() < end:
         time.sleep(0.2)

@@ -17,9 +17,10 @@ if ($argc !== 3) {
 }
 
 /**
- * Pushes to all connections of a user; returns the number of connections to which it was handed.
+ * Pushes to all connections of a user; returns the number of connections to which it was handed, or null if Veche does not know it
+ * (with the engine on Redis).
  */
-function push(string $user, mixed $message): int
+function push(string $user, mixed $message): ?int
 {
     $veche = @stream_socket_client('tcp://' . (getenv('VECHE_PUSH') ?: '127.0.0.1:1234'), $code, $why, 2.0);
     if ($veche === false) {
@@ -30,12 +31,15 @@ function push(string $user, mixed $message): int
     $answer = json_decode(fgets($veche) ?: 'null', true);
     fclose($veche);
 
-    return $answer['result']['handed']
+    $result = $answer['result']
         ?? throw new RuntimeException($answer['error']['message'] ?? 'no answer from Veche');
+
+    return $result['handed'] ?? null;
 }
 
 try {
-    printf("handed to %d\n", push($argv[1], $argv[2]));
+    $handed = push($argv[1], $argv[2]);
+    echo $handed === null ? "published\n" : "handed to $handed\n";
 } catch (RuntimeException | JsonException $error) {
     fwrite(STDERR, $error->getMessage() . "\n");
     exit(1);

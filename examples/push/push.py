@@ -48,10 +48,10 @@ def push_by_http(user, data):
 
 
 def handed(answer):
-    """To how many connections Veche handed the push."""
+    """To how many connections Veche handed the push; None if it does not know (with Redis)."""
     if "result" not in answer:
         raise Refused(answer.get("error", {}).get("message", "no answer"))
-    return answer["result"]["handed"]
+    return answer["result"].get("handed")
 
 
 def main():
@@ -62,7 +62,8 @@ def main():
     given = parser.parse_args()
     push = push_by_http if given.http else push_by_line
     try:
-        print(f"handed to {push(given.user, given.message)}")
+        count = push(given.user, given.message)
+        print("published" if count is None else f"handed to {count}")
     except (Refused, OSError, ValueError) as error:
         sys.exit(f"not pushed: {error}")
 

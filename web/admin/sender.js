@@ -25,7 +25,9 @@ export function sender(target, done = () => {}) {
     say(said, "");
     try {
       const { handed, offset } = await call(method, { ...target, data: isText.checked ? data.value : readAs(data.value) });
-      say(said, `Handed to ${count(handed, "connection")}${offset === undefined ? "" : `, at offset ${offset}`}.`);
+      // With the engine on Redis the number of connections is unknown.
+      const outcome = handed === undefined ? "Published" : `Handed to ${count(handed, "connection")}`;
+      say(said, `${outcome}${offset === undefined ? "" : `, at offset ${offset}`}.`);
       done();
     } catch (trouble) {
       say(said, `Not sent: ${trouble.message}`);

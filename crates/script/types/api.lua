@@ -29,7 +29,8 @@ local api = {}
 
 ---The outcome of a publication.
 ---@class veche.api.published
----@field handed integer Number of subscribers on all workers that it is sent to.
+---@field handed? integer Number of subscribers on all workers that it is sent to. Absent with the engine on Redis.
+---@field nodes? integer With the engine on Redis: number of nodes with subscribers of the channel, if it is known.
 ---@field offset? integer If the channel keeps a history: the publication's offset, or if it was not
 ---accepted, the offset of the latest publication.
 ---@field epoch? string The epoch of the offset.
@@ -53,7 +54,7 @@ function api.publish(publication) end
 
 ---Publishes to all connections of one or several users.
 ---@param publication veche.api.push
----@return { handed: integer, offset: integer?, epoch: string?, taken: boolean? } # With one user, `taken = false` means the same as for `publish`.
+---@return { handed: integer?, nodes: integer?, offset: integer?, epoch: string?, taken: boolean? } # `handed` and `nodes` are as for `publish`; for several users `nodes` is absent. With one user, `taken = false` means the same as for `publish`.
 function api.push(publication) end
 
 ---@class veche.api.broadcast: veche.api.terms

@@ -70,7 +70,8 @@ final class LineClient implements Publisher
     }
 
     /**
-     * Publishes one message to several channels. `handed` is the sum over all of them.
+     * Publishes one message to several channels. `handed` is the sum over all of them, or null if the number is unknown
+     * for one of them, as with the engine on Redis; `nodes` is null for several channels.
      *
      * @param list<string> $channels Up to 1,024.
      * @throws VecheException

@@ -404,7 +404,7 @@ impl State {
         (Position { epoch, offset }, before)
     }
 
-    /// Returns the entries of the control stream after an offset; without an offset, only the last entry.
+    /// Returns the entries of the control stream after an offset.
     pub(super) fn read_control(&mut self, epoch: Epoch, since: u64) -> Entries {
         let generation = self.generation;
         let control = &mut self.control;

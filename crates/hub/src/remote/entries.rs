@@ -107,8 +107,10 @@ impl ChannelEntry {
 
     /// Records that the store has a publication at this offset of the current epoch.
     pub(super) fn note_known(&mut self, offset: u64, id: u64) {
-        if offset > self.known.0 || self.known == (offset, 0) {
+        if offset > self.known.0 {
             self.known = (offset, id);
+        } else {
+            self.note_id(offset, id);
         }
     }
 

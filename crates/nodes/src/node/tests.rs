@@ -88,6 +88,19 @@ fn ban(user: &str, ticket: u32) -> NodeMessage {
     })
 }
 
+fn allow(user: &str, ticket: u32) -> NodeMessage {
+    NodeMessage::Block(BanRequest {
+        block: allowed(user),
+        caller: Some(caller(ticket)),
+    })
+}
+
+fn allowed(user: &str) -> Ban {
+    Ban::UserAllowed {
+        user: user.to_owned(),
+    }
+}
+
 fn status(ticket: u32) -> NodeMessage {
     NodeMessage::UserStatus(UserStatusQuery {
         user: Arc::from("anna"),
@@ -162,6 +175,14 @@ impl Cluster {
                 member.node.handle_timeout();
             }
             self.run();
+        }
+    }
+
+    /// Sends a message of a node's worker, and has the store execute the node's orders. No events are delivered.
+    fn ask_only(&mut self, number: usize, message: NodeMessage) {
+        self.nodes[number].node.ask(message, None);
+        while let Some(output) = self.nodes[number].node.poll() {
+            self.take(number, output);
         }
     }
 
@@ -560,14 +581,7 @@ fn a_new_node_has_the_blocks_that_are_in_force() {
     let mut cluster = Cluster::of(1);
     cluster.ask(0, ban("boris", 1));
     cluster.ask(0, ban("carla", 2));
-    let allowed = Ban::UserAllowed {
-        user: "boris".to_owned(),
-    };
-    let allow = NodeMessage::Block(BanRequest {
-        block: allowed,
-        caller: None,
-    });
-    cluster.ask(0, allow);
+    cluster.ask(0, allow("boris", 3));
     let number = cluster.join();
     let carla = Ban::User {
         user: "carla".to_owned(),
@@ -575,10 +589,7 @@ fn a_new_node_has_the_blocks_that_are_in_force() {
     };
     assert_eq!(bans::in_force(&cluster.nodes[number]), [carla]);
     // A ban that this node has saved itself may have ended while its process did not run.
-    let allowed = Ban::UserAllowed {
-        user: "boris".to_owned(),
-    };
-    assert!(bans::of(&cluster.nodes[number]).contains(&allowed));
+    assert!(bans::of(&cluster.nodes[number]).contains(&allowed("boris")));
     assert_eq!(cluster.commands(number), 2);
     assert_eq!(cluster.known(number), HashSet::from([id(0)]));
     assert_eq!(cluster.known(0), HashSet::from([id(number)]));

@@ -77,7 +77,7 @@ fn push_number(out: &mut Vec<u8>, mut number: u64) {
 #[must_use]
 pub fn answer_id(head: &[u8]) -> Option<u64> {
     let answer = Answer::begin(head)?;
-    answer.finish(|_| Some(()))?;
+    answer.finish(|_| Some(()), |_| ())?;
     Some(answer.id)
 }
 
@@ -91,11 +91,12 @@ pub(super) fn read_answer<'a>(
     if !matches!(name, EventName::Message | EventName::Close) {
         return None;
     }
-    let mut sends = Vec::new();
-    let lengths = answer.finish(|send| {
+    let (mut sends, mut lengths) = (Vec::new(), Vec::new());
+    let send = |send| {
         sends.push(send);
         (sends.len() <= EFFECTS_MAX).then_some(())
-    })?;
+    };
+    answer.finish(send, |length| lengths.push(length))?;
     let parts = PayloadParts::new(frame.payload, &lengths).ok()?;
     let effects = sends.into_iter().map(|send| {
         let (kind, payload) = match send.is_binary {
@@ -136,10 +137,13 @@ impl<'a> Answer<'a> {
         Some(Self { id, rest })
     }
 
-    /// Reads the rest of the head: passes each effect to `send`, and returns the lengths of the parts.
-    fn finish(&self, mut send: impl FnMut(SendEffect) -> Option<()>) -> Option<Vec<u32>> {
+    /// Reads the rest of the head: passes each effect to `send`, and the length of each part to `part`.
+    fn finish(
+        &self,
+        mut send: impl FnMut(SendEffect) -> Option<()>,
+        mut part: impl FnMut(u32),
+    ) -> Option<()> {
         let mut rest = self.rest;
-        let mut lengths = Vec::new();
         if rest.take(br#","effects":["#).is_some() {
             loop {
                 send(rest.send()?)?;
@@ -151,14 +155,14 @@ impl<'a> Answer<'a> {
         }
         if rest.take(br#","parts":["#).is_some() {
             loop {
-                lengths.push(rest.number()?.try_into().ok()?);
+                part(rest.number()?.try_into().ok()?);
                 if rest.take(b"]").is_some() {
                     break;
                 }
                 rest.take(b",")?;
             }
         }
-        (rest.0 == b"}").then_some(lengths)
+        (rest.0 == b"}").then_some(())
     }
 }
 

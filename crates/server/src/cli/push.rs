@@ -89,7 +89,7 @@ pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), CommandFailure> {
     let mut connection = PushConnection::open(address)?;
     connection.send(&line)?;
     match connection.answers.next(address)?.outcome {
-        Ok(handed) => print_line(format_args!("{}{}", handed_to(handed), builder.why(handed))),
+        Ok(published) => print_line(format_args!("{}", builder.outcome(published))),
         Err(why) => Err(CommandFailure::new(Exit::Refused, why)),
     }
 }
@@ -148,6 +148,16 @@ impl LineBuilder {
             to,
             binary: args.binary,
             json: args.json,
+        }
+    }
+
+    /// Describes a successful push.
+    fn outcome(&self, published: Published) -> String {
+        match (published.handed, published.nodes) {
+            (Some(handed), _) => format!("{}{}", handed_to(handed), self.why(handed)),
+            (None, Some(1)) => "published; 1 node has the channel".to_owned(),
+            (None, Some(nodes)) => format!("published; {nodes} nodes have the channel"),
+            (None, None) => "published".to_owned(),
         }
     }
 
@@ -225,8 +235,17 @@ impl PushConnection {
 struct PushReply {
     /// The push's id, if the server could read it.
     id: Option<u64>,
-    /// The number of connections that accepted the message, or the error.
-    outcome: Result<u64, String>,
+    /// The server's result, or the error.
+    outcome: Result<Published, String>,
+}
+
+/// The server's result of a push. With the engine on Redis it has no number of connections.
+#[derive(Clone, Copy)]
+struct Published {
+    /// The number of connections that accepted the message.
+    handed: Option<u64>,
+    /// The number of nodes with subscribers of the channel.
+    nodes: Option<u64>,
 }
 
 impl PushReplies {
@@ -239,10 +258,15 @@ impl PushReplies {
         }
         let answer: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
         let id = answer["id"].as_u64();
-        if let Some(handed) = answer["result"]["handed"].as_u64() {
+        if let Some(result) = answer["result"].as_object() {
+            let number = |name: &str| result.get(name).and_then(Value::as_u64);
+            let published = Published {
+                handed: number("handed"),
+                nodes: number("nodes"),
+            };
             return Ok(PushReply {
                 id,
-                outcome: Ok(handed),
+                outcome: Ok(published),
             });
         }
         let Some(message) = answer["error"]["message"].as_str() else {
@@ -281,7 +305,10 @@ fn unreadable(error: &io::Error) -> CommandFailure {
 #[derive(Default)]
 struct PushTotals {
     pushes: u64,
+    /// The sum over the pushes whose number of connections is known.
     handed: u64,
+    /// Whether the number of connections is unknown for one of the pushes.
+    is_unknown: bool,
     failed: u64,
 }
 
@@ -314,12 +341,15 @@ fn stream(
     sent?;
     let failed = sum.failed + skipped;
     let plural = if sum.pushes == 1 { "push" } else { "pushes" };
-    print_line(format_args!(
-        "{} {plural}, {} in all{}",
-        sum.pushes,
-        handed_to(sum.handed),
-        builder.why(sum.handed)
-    ))?;
+    let handed = match sum.is_unknown {
+        true => String::new(),
+        false => format!(
+            ", {} in all{}",
+            handed_to(sum.handed),
+            builder.why(sum.handed)
+        ),
+    };
+    print_line(format_args!("{} {plural}{handed}", sum.pushes))?;
     if failed > 0 {
         let lines = sum.pushes + failed;
         return Err(CommandFailure::new(
@@ -411,9 +441,10 @@ fn collect(
     while waiting.recv().is_ok() {
         let PushReply { id, outcome } = answers.next(address)?;
         match outcome {
-            Ok(handed) => {
+            Ok(published) => {
                 sum.pushes += 1;
-                sum.handed += handed;
+                sum.handed += published.handed.unwrap_or_default();
+                sum.is_unknown |= published.handed.is_none();
             }
             Err(why) => {
                 let line = id.map_or_else(String::new, |id| format!("line {id}: "));

@@ -15,7 +15,8 @@ pub struct WorkerRig(FuzzStage<DirectDriver>);
 
 impl WorkerRig {
     /// Starts a worker. The configuration refers to files in a folder with a site (`site/index.html`), an echo
-    /// application (`app.lua`), one that publishes messages in the channel `news` (`publish.lua`), and a certificate (`own.pem`, `own.key`).
+    /// application (`app.lua`), one that publishes messages in the channel `news` (`publish.lua`), and a certificate
+    /// (`own.pem`, `own.key`).
     ///
     /// # Panics
     /// The configuration is not valid.

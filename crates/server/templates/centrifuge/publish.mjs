@@ -9,7 +9,7 @@ if (data === undefined) {
   process.exit(2);
 }
 
-/** Returns the number of subscribers to which Veche passed the message. */
+/** Returns the number of subscribers to which Veche passed the message; undefined with the engine on Redis, which does not know it. */
 async function publish(channel, data) {
   const key = await readFile(new URL("api.key", import.meta.url), "utf8");
   const response = await fetch(`${API}/publish`, {
@@ -24,7 +24,8 @@ async function publish(channel, data) {
 }
 
 try {
-  console.log(`handed to ${await publish(channel, data)}`);
+  const handed = await publish(channel, data);
+  console.log(handed === undefined ? "published" : `handed to ${handed}`);
 } catch (error) {
   console.error(`not published: ${error.cause ?? error.message}`);
   process.exitCode = 1;

@@ -9,7 +9,7 @@ if (data === undefined) {
   process.exit(2);
 }
 
-/** Returns the number of connections to which Veche passed the message. */
+/** Returns the number of connections to which Veche passed the message; undefined with the engine on Redis, which does not know it. */
 async function push(user, data) {
   const key = await readFile(new URL("api.key", import.meta.url), "utf8");
   const response = await fetch(`${API}/push`, {
@@ -24,7 +24,8 @@ async function push(user, data) {
 }
 
 try {
-  console.log(`handed to ${await push(user, data)}`);
+  const handed = await push(user, data);
+  console.log(handed === undefined ? "published" : `handed to ${handed}`);
 } catch (error) {
   console.error(`not pushed: ${error.cause ?? error.message}`);
   process.exitCode = 1;

@@ -12,7 +12,7 @@ KEY = (pathlib.Path(__file__).parent / "api.key").read_text().strip()
 
 
 def push(user, data):
-    """Returns to how many connections Veche handed the message."""
+    """Returns to how many connections Veche handed the message, or None if it does not know (with Redis)."""
     request = urllib.request.Request(
         f"{API}/push",
         data=json.dumps({"user": user, "data": data}).encode(),
@@ -22,13 +22,14 @@ def push(user, data):
         answer = json.load(response)
     if "error" in answer:
         raise ValueError(answer["error"]["message"])
-    return answer["result"]["handed"]
+    return answer["result"].get("handed")
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("usage: python3 push.py USER MESSAGE")
     try:
-        print(f"handed to {push(*sys.argv[1:])}")
+        handed = push(*sys.argv[1:])
+        print("published" if handed is None else f"handed to {handed}")
     except (OSError, ValueError) as error:
         sys.exit(f"not pushed: {error}")

@@ -45,24 +45,17 @@ const EXCESS_MIB_MAX: u64 = 16;
 const SENT_MIB_MAX: u64 = 96;
 const SENDING: &[&str] = &["conn:send", "veche.publish", "veche.push"];
 
-/// Functions with wider bounds. Fields: the function, the additional wait, the additional memory in
-/// MiB, and the reason, which the printed table shows.
-const EXCEPTIONS: &[(&str, Duration, u64, &str)] = &[
-    (
-        "queue:try_push",
-        Duration::ZERO,
-        48,
-        "values of a queue are outside the VM",
-    ),
+/// Functions with wider bounds. Fields: the function, the additional memory in MiB, and the reason,
+/// which the printed table shows.
+const EXCEPTIONS: &[(&str, u64, &str)] = &[
+    ("queue:try_push", 48, "values of a queue are outside the VM"),
     (
         "router:get",
-        Duration::ZERO,
         16,
         "a VM may exceed its limit before it is ended",
     ),
     (
         "veche.spawn",
-        Duration::ZERO,
         16,
         "a VM may exceed its limit before it is ended",
     ),
@@ -218,12 +211,12 @@ impl Measured {
         self.here.saturating_sub(self.beside)
     }
 
-    fn is_good(&self, exception: Duration) -> bool {
+    fn is_good(&self) -> bool {
         let later_max = match is_optimised() {
             true => LATER_MAX,
             false => LATER_MAX_IN_TESTS,
         };
-        self.stall() <= (BUDGET + later_max + exception).div_f64(self.share)
+        self.stall() <= (BUDGET + later_max).div_f64(self.share)
     }
 }
 
@@ -253,11 +246,11 @@ fn measure(row: &Worst, idle: &Server) -> Option<String> {
         Socket::open(idle.public, "/echo"),
     ];
     let exception = EXCEPTIONS.iter().find(|known| names.starts_with(known.0));
-    let (later, more_mib, reason) = match exception {
-        Some((_, later, more_mib, reason)) => (*later, *more_mib, *reason),
-        None => (Duration::ZERO, 0, ""),
+    let (more_mib, reason) = match exception {
+        Some((_, more_mib, reason)) => (*more_mib, *reason),
+        None => (0, ""),
     };
-    let is_last_good = |all: &[Measured]| all.last().is_some_and(|last| last.is_good(later));
+    let is_last_good = |all: &[Measured]| all.last().is_some_and(Measured::is_good);
     let mut all: Vec<Measured> = Vec::new();
     while all.len() < TRIES as usize && !is_last_good(&all) {
         all.push(Measured::take(&server, &mut clients));

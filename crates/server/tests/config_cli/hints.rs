@@ -1,5 +1,6 @@
 //! Messages about input that is almost right, and about output that ends early.
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::Stdio;
 
@@ -44,6 +45,73 @@ fn a_push_to_a_user_without_connections_is_noted() {
         let (code, out, _) = folder.run(&["push", "--address", &address, to, "a", "hello"]);
         let expected = format!("handed to 0 connections: {why}\n");
         assert_eq!((code, out), (0, expected));
+        server.join().unwrap();
+    }
+}
+
+/// With the engine on Redis the result of a push has no number of connections.
+#[test]
+fn a_push_whose_connections_are_not_counted_is_a_success() {
+    let folder = Folder::new("push-uncounted");
+    let answers: [(fn(&Value) -> Value, &str); 4] = [
+        (
+            |request| json!({"id": request["id"], "result": {"nodes": 2}}),
+            "published; 2 nodes have the channel\n",
+        ),
+        (
+            |request| json!({"id": request["id"], "result": {"nodes": 1, "offset": 7, "epoch": "e"}}),
+            "published; 1 node has the channel\n",
+        ),
+        (
+            |request| json!({"id": request["id"], "result": {"nodes": 0}}),
+            "published; 0 nodes have the channel\n",
+        ),
+        (
+            |request| json!({"id": request["id"], "result": {}}),
+            "published\n",
+        ),
+    ];
+    for (answer, expected) in answers {
+        let (address, server) = push_listener(answer);
+        let pushed = folder.run(&["push", "--address", &address, "--channel", "c", "hello"]);
+        assert_eq!(pushed, (0, expected.to_owned(), String::new()));
+        server.join().unwrap();
+    }
+    for (lines, expected) in [("one", "1 push\n"), ("one\ntwo\n", "2 pushes\n")] {
+        let (address, server) = push_listener(|request| match request["id"].as_u64() {
+            Some(1) => json!({"id": 1, "result": {"nodes": 2}}),
+            _ => json!({"id": request["id"], "result": {"handed": 2}}),
+        });
+        let mut child = folder
+            .veche(&["push", "--address", &address, "--user", "a", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        write!(input, "{lines}").unwrap();
+        drop(input);
+        let pushed = seen(child.wait_with_output().unwrap());
+        assert_eq!(pushed, (0, expected.to_owned(), String::new()));
+        server.join().unwrap();
+    }
+}
+
+#[test]
+fn an_answer_without_a_result_is_not_of_a_push_listener() {
+    let folder = Folder::new("push-stranger");
+    let answers: [fn(&Value) -> Value; 4] = [
+        |request| request.clone(),
+        |request| json!({"id": request["id"], "result": 2}),
+        |_| json!({"error": "bad request"}),
+        |_| json!("220 ready"),
+    ];
+    for answer in answers {
+        let (address, server) = push_listener(answer);
+        let pushed = folder.run(&["push", "--address", &address, "--user", "a", "hello"]);
+        let err = format!("veche: the server at {address} is not a push listener of Veche\n");
+        assert_eq!(pushed, (3, String::new(), err));
         server.join().unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! The projects that `veche new` creates from its PHP templates, under `veche dev`.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::php_fpm::fpm::{CHILDREN, Fpm};
 use crate::php_workers::has_php;
-use crate::support::{Http, Seen, Socket, get, skip, until};
+use crate::support::{Http, Seen, Socket, free_address, get, skip, until};
 
 /// A project created from a template, and the `veche dev` that serves it.
 struct Made {
@@ -138,11 +138,6 @@ impl Made {
         let room = hear(&mut socket, "room");
         (socket, room)
     }
-}
-
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address")
 }
 
 impl Drop for Made {

@@ -218,6 +218,7 @@ final class CommandTest extends TestCase
         ]);
         $twice = Command::push('a', 1)->result(self::fields('{"handed":0,"taken":false,"note":"n"}'));
         self::assertSame([0, null, false, 'n'], [$twice->handed, $twice->position, $twice->taken, $twice->note]);
+        self::assertSame([null, null], [$published->nodes, $twice->nodes]);
 
         $json = '{"publications":[{"offset":1,"time":5,"data":{"a":1},"tags":{"t":"u"},'
             . '"info":{"user":"ann","client":"x","conn_info":{"r":1}}},{"offset":2,"time":6,"base64":"AP8="}],'
@@ -233,13 +234,41 @@ final class CommandTest extends TestCase
         self::assertNull(Command::disconnect('a', client: 'x')->result(self::fields('{}')));
     }
 
+    public function testAPublicationMayHaveNoNumberOfReceivers(): void
+    {
+        $results = [
+            '{}' => [null, null, null, true],
+            '{"nodes":2}' => [null, 2, null, true],
+            '{"nodes":0}' => [null, 0, null, true],
+            '{"nodes":2,"offset":17,"epoch":"e"}' => [null, 2, 'e:17', true],
+            '{"offset":17,"epoch":"e"}' => [null, null, 'e:17', true],
+            '{"taken":false}' => [null, null, null, false],
+        ];
+        foreach ($results as $json => $expected) {
+            $broadcast = Command::broadcast(['c'], 1)->result(self::fields("{\"responses\":[{\"result\":$json}]}"));
+            $all = [
+                Command::publish('c', 1)->result(self::fields($json)),
+                Command::push(['a', 'b'], 1)->result(self::fields($json)),
+                ...$broadcast,
+            ];
+            self::assertCount(3, $all);
+            foreach ($all as $one) {
+                $position = $one->position === null ? null : (string) $one->position;
+                self::assertSame($expected, [$one->handed, $one->nodes, $position, $one->taken], $json);
+                self::assertNull($one->note);
+            }
+        }
+    }
+
     /**
      * @return iterable<array{Command, string}>
      */
     public static function rubbish(): iterable
     {
-        yield [Command::publish('c', 1), '{}'];
         yield [Command::publish('c', 1), '{"handed":"2"}'];
+        yield [Command::publish('c', 1), '{"nodes":"2"}'];
+        yield [Command::publish('c', 1), '{"nodes":2.5}'];
+        yield [Command::publish('c', 1), '{"nodes":2,"taken":0}'];
         yield [Command::publish('c', 1), '{"handed":2,"offset":17}'];
         yield [Command::history('c'), '{"publications":7,"offset":1,"epoch":"e"}'];
         yield [Command::history('c'), '{"publications":[7],"offset":1,"epoch":"e"}'];

@@ -43,6 +43,23 @@ final class LineClientTest extends TestCase
         ], $this->script?->journal());
     }
 
+    public function testAnAnswerMayHaveNoNumberOfReceivers(): void
+    {
+        $veche = $this->serve(static function ($peer): void {
+            while (($line = fgets($peer)) !== false) {
+                $request = json_decode($line);
+                $result = isset($request->channel) ? '{"nodes":2}' : '{}';
+                fwrite($peer, "{\"id\":$request->id,\"result\":$result}\n");
+            }
+        });
+        $one = $veche->publish('c', 1);
+        self::assertSame([null, 2], [$one->handed, $one->nodes]);
+        foreach ([$veche->push(['ann', 'bob'], 1), $veche->broadcast(['c', 'd'], 1)] as $several) {
+            self::assertSame([null, null, true], [$several->handed, $several->nodes, $several->taken]);
+        }
+        $veche->flush();
+    }
+
     public function testConnectsAgainAfterTheServerHasClosed(): void
     {
         $veche = $this->serve(static function ($peer, Closure $note, int $number): void {

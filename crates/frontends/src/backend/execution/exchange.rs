@@ -125,8 +125,8 @@ impl Exchange {
         };
         if text.ends_with('}') {
             text.pop();
-            let comma = if text.ends_with('{') { "" } else { "," };
-            let _ = write!(text, "{comma}\"partial\":\"{answered} of {known}\"}}");
+            separate(text);
+            let _ = write!(text, "\"partial\":\"{answered} of {known}\"}}");
         }
     }
 
@@ -160,10 +160,9 @@ impl Exchange {
                 let targets = || targets.iter().flatten();
                 let handed: Option<u64> = targets().map(|one| one.receivers.map(u64::from)).sum();
                 let _ = write!(text, "\"{key}\":{{");
-                let begin = text.len();
                 write_delivered(text, handed);
                 if let (Some(only), None) = (targets().next(), targets().nth(1)) {
-                    write_outcome(text, begin, only);
+                    write_outcome(text, only);
                 }
                 let was_skipped = targets().any(|one| one.is_skipped);
                 if let Some(absence) = absence.filter(|_| handed == Some(0) && !was_skipped) {
@@ -178,9 +177,8 @@ impl Exchange {
                     match one {
                         Some(one) => {
                             text.push_str("\"result\":{");
-                            let begin = text.len();
                             write_delivered(text, one.receivers.map(u64::from));
-                            write_outcome(text, begin, one);
+                            write_outcome(text, one);
                             text.push('}');
                         }
                         None => write_error(text, ErrorCode::Internal, UNANSWERED),
@@ -243,20 +241,27 @@ fn write_delivered(text: &mut String, handed: Option<u64>) {
     }
 }
 
-/// Writes `nodes`, `offset`, `epoch` and `taken`, as far as they apply to a publication. `begin` is the index in `text`
-/// after the opening brace, which decides whether a comma is needed.
-fn write_outcome(text: &mut String, begin: usize, published: &PublishOutcome) {
+/// Writes `nodes`, `offset`, `epoch` and `taken`, as far as they apply to a publication.
+fn write_outcome(text: &mut String, published: &PublishOutcome) {
     if let Some(nodes) = published.nodes {
-        let comma = if text.len() == begin { "" } else { "," };
-        let _ = write!(text, "{comma}\"nodes\":{nodes}");
+        separate(text);
+        let _ = write!(text, "\"nodes\":{nodes}");
     }
     if let Some(position) = published.position {
-        let comma = if text.len() == begin { "" } else { "," };
+        separate(text);
         let (offset, epoch) = (position.offset, position.epoch);
-        let _ = write!(text, "{comma}\"offset\":{offset},\"epoch\":\"{epoch}\"");
+        let _ = write!(text, "\"offset\":{offset},\"epoch\":\"{epoch}\"");
     }
     if published.is_skipped {
-        text.push_str(",\"taken\":false");
+        separate(text);
+        text.push_str("\"taken\":false");
+    }
+}
+
+/// Writes a comma unless the object that is being written is still empty.
+fn separate(text: &mut String) {
+    if !text.ends_with('{') {
+        text.push(',');
     }
 }
 

@@ -95,16 +95,9 @@ fn a_node_that_has_not_read_the_bans_reads_them_when_it_returns() {
 fn a_ban_whose_answers_are_lost_gives_way_to_a_later_command() {
     let mut cluster = Cluster::of(2);
     // The ban is stored and appended, but node 0 receives no answers.
-    cluster.nodes[0].node.ask(ban("eve", 1), None);
-    while let Some(output) = cluster.nodes[0].node.poll() {
-        cluster.take(0, output);
-    }
+    cluster.ask_only(0, ban("eve", 1));
     cluster.cut(0);
-    let block = Ban::UserAllowed {
-        user: "eve".to_owned(),
-    };
-    let caller = Some(caller(2));
-    cluster.ask(1, NodeMessage::Block(BanRequest { block, caller }));
+    cluster.ask(1, allow("eve", 2));
     cluster.mend(0);
     assert!(cluster.table.is_empty());
 }
@@ -114,13 +107,6 @@ fn a_ban_whose_answers_are_lost_gives_way_to_a_later_command() {
 #[test]
 fn of_two_commands_about_one_ban_the_later_one_is_in_force_on_each_node() {
     let mut cluster = Cluster::of(2);
-    let allowed = Ban::UserAllowed {
-        user: "eve".to_owned(),
-    };
-    let message = NodeMessage::Block(BanRequest {
-        block: allowed.clone(),
-        caller: Some(caller(2)),
-    });
     // The outputs of node 0 reach the store first, except for the entry of the stream.
     cluster.nodes[0].node.ask(ban("eve", 1), None);
     let mut outputs: Vec<_> = std::iter::from_fn(|| cluster.nodes[0].node.poll()).collect();
@@ -131,17 +117,14 @@ fn of_two_commands_about_one_ban_the_later_one_is_in_force_on_each_node() {
     for output in outputs {
         cluster.take(0, output);
     }
-    cluster.nodes[1].node.ask(message, None);
-    while let Some(output) = cluster.nodes[1].node.poll() {
-        cluster.take(1, output);
-    }
+    cluster.ask_only(1, allow("eve", 2));
     cluster.take(0, append);
     cluster.run();
     let banned = Ban::User {
         user: "eve".to_owned(),
         until_s: None,
     };
-    assert_eq!(of(&cluster.nodes[0]), [allowed, banned.clone()]);
+    assert_eq!(of(&cluster.nodes[0]), [allowed("eve"), banned.clone()]);
     assert_eq!(of(&cluster.nodes[1]), [banned]);
     assert_eq!(cluster.table.len(), 1);
 }

@@ -225,17 +225,10 @@ fn a_ban_that_is_only_in_the_stream_reaches_nodes_that_start() {
     // The disconnect does not concern a node without connections.
     assert_eq!(cluster.commands(late), 2);
     // The last entry of the stream is a ban that was ended.
-    let block = Ban::UserAllowed {
-        user: "boris".to_owned(),
-    };
-    let caller = Some(caller(2));
-    cluster.ask(0, NodeMessage::Block(BanRequest { block, caller }));
+    cluster.ask(0, allow("boris", 2));
     let last = cluster.join();
     let bans = bans::of(&cluster.nodes[last]);
-    assert!(
-        matches!(&bans[..], [.., Ban::UserAllowed { .. }]),
-        "{bans:?}"
-    );
+    assert_eq!(bans.last(), Some(&allowed("boris")));
 }
 
 /// Node 1 returns first, and appends its command of the last minute again before node 0 reads the stream.
@@ -264,17 +257,10 @@ fn a_lost_ban_that_was_ended_is_not_appended_again() {
     cluster.ban(0, "anna");
     cluster.roll_back(copy);
     cluster.mend(1);
-    let block = Ban::UserAllowed {
-        user: "anna".to_owned(),
-    };
-    let caller = Some(caller(2));
-    cluster.ask(1, NodeMessage::Block(BanRequest { block, caller }));
+    cluster.ask(1, allow("anna", 2));
     cluster.mend(0);
     let bans = bans::of(&cluster.nodes[0]);
-    assert!(
-        matches!(&bans[..], [.., Ban::UserAllowed { .. }]),
-        "{bans:?}"
-    );
+    assert_eq!(bans.last(), Some(&allowed("anna")));
     assert!(cluster.table.is_empty(), "{:?}", cluster.table);
     let of_node_1 = bans::of(&cluster.nodes[1]);
     assert_eq!(of_node_1.len(), 1, "{of_node_1:?}");
@@ -291,10 +277,7 @@ fn a_lost_command_reaches_nodes_that_know_a_later_one_of_its_node() {
     (cluster.top, cluster.epoch) = (0, 2);
     let message = ban("boris", 1);
     cluster.nodes[0].performed.push(message.clone());
-    cluster.nodes[0].node.ask(message, None);
-    while let Some(output) = cluster.nodes[0].node.poll() {
-        cluster.take(0, output);
-    }
+    cluster.ask_only(0, message);
     let late = cluster.join();
     assert_eq!(users(&cluster, late), names(["anna", "boris"]));
 }
