@@ -62,16 +62,21 @@ impl Config {
         }
     }
 
-    /// Returns all URLs with their kinds; a URL may occur several times.
-    pub fn hook_urls(&self) -> impl Iterator<Item = (HookKind, &SecretUrl)> {
+    /// Returns the hooks of all routes: the route's [name](super::types::RouteConfig::name), the kind and the URL, which may occur
+    /// several times.
+    pub fn hook_urls(&self) -> impl Iterator<Item = (String, HookKind, &SecretUrl)> {
         let of_routes = self.routes.iter().filter_map(|route| match &route.handler {
             RouteHandler::Session {
                 protocol, hooks, ..
-            } => protocol.accepts_method("hooks").then_some(hooks),
+            } => protocol
+                .accepts_method("hooks")
+                .then_some((route.name(), hooks)),
             _ => None,
         });
-        let of_kinds =
-            |hooks| HookKind::BACKEND_KINDS.map(|kind| Some((kind, self.hook_url(hooks, kind)?)));
+        let of_kinds = |(name, hooks): (String, _)| {
+            HookKind::BACKEND_KINDS
+                .map(|kind| Some((name.clone(), kind, self.hook_url(hooks, kind)?)))
+        };
         of_routes.flat_map(of_kinds).flatten()
     }
 }

@@ -466,6 +466,13 @@ pub struct RouteConfig {
     pub handler: RouteHandler,
 }
 
+impl RouteConfig {
+    /// Returns a name that a route keeps as long as its listeners and its path stay the same.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.listen, self.path.as_str())
+    }
+}
+
 /// The handler of a route with its own options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(

@@ -26,8 +26,16 @@ const AUTO_TENTHS: u64 = 9;
 ///
 /// # Errors
 /// The thread could not be started.
+#[cfg(feature = "jemalloc")]
 pub(crate) fn release_when_idle() -> Result<(), String> {
     tikv_jemalloc_ctl::background_thread::write(true).map_err(|error| error.to_string())
+}
+
+/// Does nothing: glibc's allocator has no such thread.
+#[cfg(not(feature = "jemalloc"))]
+#[expect(clippy::unnecessary_wraps, reason = "jemalloc's can fail")]
+pub(crate) fn release_when_idle() -> Result<(), String> {
+    Ok(())
 }
 
 /// The memory state of the process.

@@ -184,7 +184,7 @@ fn config_ports(config: &Config) -> BTreeSet<u16> {
         KeySource::Published(set) => Some(set.url.expose()),
         _ => None,
     });
-    let hooks = config.hook_urls().map(|(_, url)| url.expose());
+    let hooks = config.hook_urls().map(|(.., url)| url.expose());
     let events = config.events.iter().map(|events| events.url.expose());
     let urls = identities.chain(keys).chain(hooks).chain(events);
     urls.filter_map(|url| url::Url::parse(url).ok()?.port_or_known_default())

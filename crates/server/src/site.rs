@@ -217,8 +217,9 @@ fn route(
             ) if protocol.accepts_method("hooks") => {
                 let mut hook_targets = hook_targets(options);
                 for kind in HookKind::BACKEND_KINDS {
-                    if let Some(url) = config.hook_url(of_route, kind) {
-                        hook_targets.set(kind, HookTarget::BackEnd(hooks.id(kind, url)));
+                    if config.hook_url(of_route, kind).is_some() {
+                        let id = hooks.id(&route.name(), kind);
+                        hook_targets.set(kind, HookTarget::BackEnd(id));
                     }
                 }
                 if let Some(app) = app.map(|app| &config.apps[app]) {

@@ -127,8 +127,11 @@ final class App
     public function message(callable $handler): self
     {
         return $this->on('message', function (Handling $handling) use ($handler): void {
-            $head = $handling->frame->head;
-            $data = (string) $handling->frame->part($head['data'] ?? 0);
+            $frame = $handling->frame;
+            $head = $frame->head;
+            $part = $head['data'] ?? 0;
+            $isWhole = $part === 0 && !isset($head['parts']);
+            $data = $isWhole ? $frame->payload : (string) $frame->part($part);
             $handler(self::own($handling), $data, ($head['data_kind'] ?? 'text') === 'binary');
         });
     }

@@ -26,12 +26,12 @@ final class Connection
      * @internal Handlers are given connections.
      */
     public function __construct(
-        private readonly Effects $effects,
+        private Effects $effects,
         public readonly string $id,
         public readonly ?string $user = null,
         private array $attributes = [],
         public readonly ?Request $request = null,
-        private readonly bool $isOwn = true,
+        private bool $isOwn = true,
     ) {
     }
 
@@ -206,6 +206,10 @@ final class Connection
     private function message(string $kind, string $data): void
     {
         $part = $this->effects->keep($data);
+        if ($part === 0 && $kind === '' && $this->isOwn) {
+            $this->effects->add('{"effect":"send","data":0}');
+            return;
+        }
         $whose = $this->isOwn ? '' : '"connection":' . Json::encode($this->id) . ',';
         $this->effects->add('{"effect":"send",' . $whose . $kind . '"data":' . $part . '}');
     }

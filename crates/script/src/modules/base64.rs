@@ -1,5 +1,7 @@
 //! Implements `veche.base64`: the encodings of RFC 4648, sections 4 and 5.
 
+use std::rc::Rc;
+
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeError, Engine as _};
@@ -7,6 +9,7 @@ use mlua::{Lua, MultiValue, Table, Value};
 
 use super::argument::Arguments;
 use super::{fault, go_on};
+use crate::host_context::HostContext;
 
 /// The longest encoded text in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 20;
@@ -30,13 +33,14 @@ pub(super) fn standard(bytes: &[u8]) -> String {
     STRICT.encode(bytes)
 }
 
-pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
+pub(super) fn module(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table> {
     let module = lua.create_table()?;
     let encoders = [
         ("encode", "base64.encode", STRICT),
         ("encode_url", "base64.encode_url", URL),
     ];
     for (name, function, engine) in encoders {
+        let host = context.clone();
         let encode = lua.create_function(move |lua, values: MultiValue| {
             let arguments = Arguments::new(function, values);
             let data = arguments.bytes(1)?;
@@ -45,7 +49,9 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
                     "{function}: the text would be longer than 16 MiB"
                 )));
             }
-            let mut text = String::with_capacity(data.len().div_ceil(3) * 4);
+            let text_bytes = data.len().div_ceil(3) * 4;
+            check_room(&host, function, text_bytes)?;
+            let mut text = String::with_capacity(text_bytes);
             for part in data.chunks(PART_BYTES) {
                 go_on()?;
                 engine.encode_string(part, &mut text);
@@ -59,12 +65,14 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
         ("decode_url", "base64.decode_url", URL),
     ];
     for (name, function, engine) in decoders {
+        let host = context.clone();
         let decode = lua.create_function(move |lua, values: MultiValue| {
             let arguments = Arguments::new(function, values);
             let text = arguments.bytes(1)?;
             if text.len() > TEXT_BYTES_MAX {
                 return Err(fault(format!("{function}: the text is longer than 16 MiB")));
             }
+            check_room(&host, function, text.len() / 4 * 3)?;
             // Base64 often comes from clients. So an invalid text is not a script error but a result: nil and the reason.
             Ok(match decode_in_parts(&engine, &text)? {
                 Ok(data) => (Value::String(lua.create_string(data)?), None),
@@ -74,6 +82,17 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
         module.set(name, decode)?;
     }
     Ok(module)
+}
+
+/// Checks that the VM's limit leaves memory for a result and for the buffer in which it is built, outside the VM.
+///
+/// # Errors
+/// There is too little.
+fn check_room(host: &HostContext, function: &str, result_bytes: usize) -> mlua::Result<()> {
+    match host.has_room_for(2 * result_bytes) {
+        true => Ok(()),
+        false => Err(fault(format!("{function}: not enough memory"))),
+    }
 }
 
 /// Decodes a text in parts, checking between them whether the run may continue.

@@ -94,7 +94,7 @@ pub(crate) fn install(
     })?;
     native.set("with_line", placed)?;
     let modules = lua.create_table()?;
-    modules.set("base64", base64::module(lua)?)?;
+    modules.set("base64", base64::module(lua, context)?)?;
     modules.set("cookie", cookie::function(lua)?)?;
     modules.set("hash", hash::hash(lua)?)?;
     modules.set("hmac", hash::hmac(lua)?)?;

@@ -41,16 +41,17 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 pub struct HookClient {
     outbound: Outbound,
     figures: Arc<HookMetrics>,
-    back_ends: Mutex<Vec<RegisteredHook>>,
+    hooks: Mutex<Vec<RegisteredHook>>,
 }
 
-/// A registered hook, at the index that is its [`BackEndId`]. Ids stay valid across reloads.
+/// A registered hook, at the index that is its [`BackEndId`]. Clients keep the ids of the configuration with which they
+/// connected, so an id names a hook of a route, whose URL a reload may change.
 #[derive(Debug)]
 struct RegisteredHook {
+    route: Box<str>,
     kind: HookKind,
-    url: SecretUrl,
-    /// `None` if the current configuration does not contain the URL.
-    back_end: Option<Arc<HookEndpoint>>,
+    /// `None` if the current configuration does not contain this hook.
+    endpoint: Option<Arc<HookEndpoint>>,
 }
 
 /// One URL for one kind of request.
@@ -125,19 +126,19 @@ impl HookClient {
         }
     }
 
-    /// Returns the id of a URL for a kind of request.
-    pub fn id(&self, kind: HookKind, url: &SecretUrl) -> BackEndId {
-        let mut places = self.back_ends.lock();
-        let found = places
+    /// Returns the id of a route's hook, by the route's [name](config::RouteConfig::name). It stays the same over reloads.
+    pub fn id(&self, route: &str, kind: HookKind) -> BackEndId {
+        let mut hooks = self.hooks.lock();
+        let found = hooks
             .iter()
-            .position(|place| place.kind == kind && place.url == *url);
+            .position(|hook| hook.kind == kind && *hook.route == *route);
         let index = found.unwrap_or_else(|| {
-            places.push(RegisteredHook {
+            hooks.push(RegisteredHook {
+                route: route.into(),
                 kind,
-                url: url.clone(),
-                back_end: None,
+                endpoint: None,
             });
-            places.len() - 1
+            hooks.len() - 1
         });
         BackEndId(index as u32)
     }
@@ -148,35 +149,53 @@ impl HookClient {
             .hooks
             .as_ref()
             .map(|options| Arc::new(options.clone()));
-        let wanted: Vec<BackEndId> = config
+        let urls: Vec<(BackEndId, &SecretUrl)> = config
             .hook_urls()
-            .map(|(kind, url)| self.id(kind, url))
+            .map(|(route, kind, url)| (self.id(&route, kind), url))
             .collect();
-        let mut places = self.back_ends.lock();
-        for (index, place) in places.iter_mut().enumerate() {
-            let is_wanted = wanted.contains(&BackEndId(index as u32));
-            let Some(options) = options.as_ref().filter(|_| is_wanted) else {
-                place.back_end = None;
-                continue;
-            };
-            let is_same = |before: &&Arc<HookEndpoint>| before.options == *options;
-            if place.back_end.as_ref().filter(is_same).is_some() {
-                continue;
-            }
-            let breaker = CircuitBreaker::new(options.failures, as_ms(options.pause));
-            place.back_end = Some(Arc::new(HookEndpoint {
-                kind: place.kind,
-                url: place.url.clone(),
-                options: Arc::clone(options),
-                outbound: self.outbound.clone(),
-                figures: Arc::clone(&self.figures),
-                clock: Clock::new(),
-                state: Mutex::new(State {
-                    gate: ConcurrencyLimit::new(options.concurrency, breaker),
-                    warnings: LogThrottle::default(),
-                }),
-            }));
+        let mut hooks = self.hooks.lock();
+        let mut endpoints: Vec<Arc<HookEndpoint>> = hooks
+            .iter_mut()
+            .filter_map(|hook| hook.endpoint.take())
+            .collect();
+        let Some(options) = options else {
+            return;
+        };
+        endpoints.retain(|endpoint| endpoint.options == options);
+        for (BackEndId(index), url) in urls {
+            let hook = &mut hooks[index as usize];
+            // Hooks of one kind with the same URL share its limits and its breaker.
+            let known = endpoints
+                .iter()
+                .find(|endpoint| endpoint.kind == hook.kind && endpoint.url == *url);
+            let endpoint = known.cloned().unwrap_or_else(|| {
+                let endpoint = self.endpoint(hook.kind, url, &options);
+                endpoints.push(Arc::clone(&endpoint));
+                endpoint
+            });
+            hook.endpoint = Some(endpoint);
         }
+    }
+
+    fn endpoint(
+        &self,
+        kind: HookKind,
+        url: &SecretUrl,
+        options: &Arc<config::HooksConfig>,
+    ) -> Arc<HookEndpoint> {
+        let breaker = CircuitBreaker::new(options.failures, as_ms(options.pause));
+        Arc::new(HookEndpoint {
+            kind,
+            url: url.clone(),
+            options: Arc::clone(options),
+            outbound: self.outbound.clone(),
+            figures: Arc::clone(&self.figures),
+            clock: Clock::new(),
+            state: Mutex::new(State {
+                gate: ConcurrencyLimit::new(options.concurrency, breaker),
+                warnings: LogThrottle::default(),
+            }),
+        })
     }
 
     /// Submits a request. Returns the decision if it is available at once; otherwise `done` receives it, on any thread.
@@ -184,13 +203,13 @@ impl HookClient {
         let HookTarget::BackEnd(BackEndId(index)) = request.target else {
             return Some(HookDecision::Failed);
         };
-        let places = self.back_ends.lock();
-        let back_end = places
+        let hooks = self.hooks.lock();
+        let back_end = hooks
             .get(index as usize)
-            .and_then(|place| place.back_end.clone());
-        drop(places);
+            .and_then(|hook| hook.endpoint.clone());
+        drop(hooks);
         let Some(back_end) = back_end else {
-            // The URL was removed, and the session still uses an older configuration.
+            // A reload has removed the hook, and the client connected before.
             return Some(HookDecision::Failed);
         };
         if let Err(spared) = back_end.check_admission() {
@@ -216,11 +235,11 @@ impl HookClient {
 
     /// Returns whether a back end is suspended for a kind of request because it fails.
     pub fn is_paused(&self, kind: HookKind) -> bool {
-        let places = self.back_ends.lock();
-        let mut of_kind = places
+        let hooks = self.hooks.lock();
+        let mut of_kind = hooks
             .iter()
-            .filter(|place| place.kind == kind)
-            .filter_map(|place| place.back_end.as_ref());
+            .filter(|hook| hook.kind == kind)
+            .filter_map(|hook| hook.endpoint.as_ref());
         of_kind.any(|one| one.state.lock().gate.is_open())
     }
 }

@@ -30,9 +30,9 @@ class Effects
      * @param Closure(self): void $flush Sends the effects so far; is called when a frame has no room for more.
      */
     public function __construct(
-        public readonly int $id,
-        private readonly Closure $flush,
-        private readonly int $bytesMax,
+        public int $id,
+        protected Closure $flush,
+        protected int $bytesMax,
     ) {
     }
 
@@ -95,10 +95,14 @@ class Effects
      */
     public function take(): array
     {
-        [$heads, $parts] = [$this->heads, $this->parts];
+        $heads = $this->heads;
+        $parts = $this->parts;
         $this->heads = [];
         $this->parts = [];
         $this->bytes = 0;
+        if (count($heads) === 1 && is_string($heads[0]) && count($parts) <= 1) {
+            return [",\"effects\":[$heads[0]]", $parts];
+        }
         $json = '';
         foreach ($heads as $head) {
             $json .= ($json === '' ? ',"effects":[' : ',') . (is_string($head) ? $head : Json::encode($head));

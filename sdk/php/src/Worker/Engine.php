@@ -240,7 +240,9 @@ final class Engine
         switch ($head['type']) {
             case 'event':
                 $handling = new Handling($frame, $this->flush, $this->payloadBytesMax);
-                $this->isStopped = $this->isStopped || $handling->event === 'stop';
+                if ($handling->event === 'stop') {
+                    $this->isStopped = true;
+                }
                 return $handling;
             case 'welcome':
                 $this->welcome = $head;
@@ -371,8 +373,8 @@ final class Engine
         $head = '{"type":"answer","id":' . $handling->id;
         try {
             [$effects, $parts] = $handling->take();
-            $head .= $members === [] ? $effects : $effects . ',' . substr(Json::encode($members), 1, -1);
-            $this->join($head . '}', $parts);
+            $rest = $members === [] ? '' : ',' . substr(Json::encode($members), 1, -1);
+            $this->join("$head$effects$rest}", $parts);
         } catch (CallerException $error) {
             // The answer is too long or can't be expressed in JSON, so none of it is carried out.
             $this->write(['type' => 'answer', 'id' => $handling->id, 'failed' => $error->getMessage()]);
@@ -399,9 +401,7 @@ final class Engine
     {
         $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
         $this->output[] = Frame::prefix($head, $payload, $this->headBytesMax, $this->payloadBytesMax) . $head;
-        if ($payload !== '') {
-            $this->output[] = $payload;
-        }
+        $this->output[] = $payload;
     }
 
     /**

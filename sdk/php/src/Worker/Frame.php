@@ -12,6 +12,8 @@ use Veche\Json;
 /**
  * A frame between Veche and a worker: a head in JSON and a payload of bytes, which consists of parts.
  *
+ * Objects that each event creates have no readonly properties: PHP initializes them through a slower path.
+ *
  * @internal
  */
 final class Frame
@@ -32,7 +34,7 @@ final class Frame
     /**
      * @param array<string, mixed> $head
      */
-    public function __construct(public readonly array $head, public readonly string $payload = '')
+    public function __construct(public array $head, public string $payload = '')
     {
     }
 

@@ -466,6 +466,38 @@ fn a_reload_and_a_drain_do_not_wait_for_it() {
 }
 
 #[test]
+fn connected_clients_use_the_urls_of_a_reload() {
+    let named = |name: &'static str| {
+        Asked::new(move |_| {
+            let result = json!({"result": {"user": "ann", "data": name}});
+            answer(200, "", &result.to_string())
+        })
+    };
+    let (old, new) = (named("old"), named("new"));
+    let server = start(USUAL, &old, "");
+    let mut ann = connect(&server, "ann");
+    assert_eq!(ann.ask(rpc(2, "m"))["rpc"]["data"], "old");
+    let moved = config(&new, "");
+    let without_rpc = moved.replace(&format!("rpc = \"http://{}/rpc\"\n", new.address), "");
+    assert_ne!(moved, without_rpc);
+    let reload = |routes: &str| {
+        server.configure(&Options {
+            routes,
+            ..Options::default()
+        });
+        assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
+    };
+    reload(&moved);
+    assert_eq!(ann.ask(rpc(3, "m"))["rpc"]["data"], "new");
+    // The client has connected with a hook that no longer exists.
+    reload(&without_rpc);
+    let internal: Value = serde_json::from_str(INTERNAL).expect("JSON");
+    assert_eq!(ann.ask(rpc(4, "m"))["error"], internal);
+    reload(&moved);
+    assert_eq!(ann.ask(rpc(5, "m"))["rpc"]["data"], "new");
+}
+
+#[test]
 fn a_silent_back_end_times_out() {
     on_all(|setup| {
         let (back_end, go) = held();
