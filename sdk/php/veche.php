@@ -523,7 +523,7 @@ use Veche\Worker\WorkerClient;
  * ```
  *
  * With `concurrency` above 1 a worker handles several events at once, each in a Fiber: `Veche\sleep` and calls of
- * {@see client()} let others go on. Events of one connection are handled one after the other.
+ * {@see client()} let other handlers run. Events of one connection are handled one after the other.
  */
 final class App
 {
@@ -533,9 +533,11 @@ final class App
     /** @var array<string, Closure> */
     private array $handlers = [];
     private ?ClientInterface $client = null;
-    /** @var array{string, string|null}|null Address and key of the API; null: calls go over the worker's socket. */
+    /** @var array{string, string|null}|null Address and key of the HTTP API; null in a worker, which uses its socket. */
     private ?array $api = null;
-    /** @var array<string, mixed>|null Null: a worker has them from Veche's welcome. */
+    /**
+     * @var array<string, mixed>|null Null in a worker, which gets its options with Veche's welcome.
+     */
     private ?array $options = null;
 
     private function __construct(private readonly int $concurrency)
@@ -790,7 +792,7 @@ final class App
     }
 
     /**
-     * Returns a MySQL or MariaDB database over Veche's pool of connections. Only in workers.
+     * Returns a MySQL or MariaDB database over Veche's pool of connections. Available only in workers.
      *
      * @param string $name Name of the pool.
      */
@@ -800,7 +802,7 @@ final class App
     }
 
     /**
-     * Returns a Redis database over Veche's connections. Only in workers.
+     * Returns a Redis database over Veche's connections. Available only in workers.
      *
      * @param string $name Name of the pool.
      */
@@ -810,7 +812,7 @@ final class App
     }
 
     /**
-     * Returns a client for HTTP requests to other servers. Only in workers.
+     * Returns a client for HTTP requests to other servers. Available only in workers.
      */
     public function http(): Http
     {
@@ -828,7 +830,7 @@ final class App
     }
 
     /**
-     * Pushes to all connections of a user, without waiting for a result; {@see client()} returns one.
+     * Pushes to all connections of a user, without waiting for a result. Use {@see client()} to get one.
      */
     public function pushTo(string $user, mixed $data): void
     {
@@ -837,7 +839,7 @@ final class App
     }
 
     /**
-     * Publishes to all subscribers of a channel, without waiting for a result; {@see client()} returns one.
+     * Publishes to all subscribers of a channel, without waiting for a result. Use {@see client()} to get one.
      */
     public function publishTo(string $channel, mixed $data): void
     {
@@ -862,9 +864,9 @@ final class App
     /**
      * Handles events: as a worker until Veche stops it; under php-fpm only the event of the current request.
      *
-     * Under php-fpm each event has a process of its own for its time: `start` handlers run before each event and `stop`
-     * handlers after it, and {@see client()} calls the API over HTTP. Handlers of different events run side by side as
-     * php-fpm has processes.
+     * Under php-fpm each event occupies one process while it is handled: `start` handlers run
+     * before each event and `stop` handlers after it, and {@see client()} calls the API over HTTP.
+     * As many events are handled at once as php-fpm has processes.
      *
      * @throws CallerException if the program was not started by Veche
      */
@@ -892,8 +894,8 @@ final class App
     /**
      * Handles one event outside of a worker: takes its frame, and returns the resulting frames up to the answer.
      *
-     * For carriers that bring each event in a separate request. Calls of {@see client()} then need {@see useClient()},
-     * and other calls fail.
+     * For transports that deliver each event in a separate request. Calls of {@see client()} then
+     * need {@see useClient()}, and other calls fail.
      *
      * @throws VecheException if this is no frame of an event
      */
@@ -903,7 +905,8 @@ final class App
     }
 
     /**
-     * Passes applications to a function instead of running them; null ends that.
+     * Makes {@see run()} pass applications to a function instead of running them; null restores the
+     * default.
      *
      * @internal
      * @param (Closure(self): void)|null $taker
@@ -914,7 +917,7 @@ final class App
     }
 
     /**
-     * Returns the application as a state machine: bytes in, bytes out.
+     * Returns the application as a state machine, which gets received bytes and returns the bytes to send.
      *
      * @internal
      */
@@ -941,7 +944,7 @@ final class App
     }
 
     /**
-     * Returns a state machine for a single event: without a hello, so any event is accepted.
+     * Returns a state machine for a single event. It sends no hello, so it accepts any event.
      */
     private function engineOfOneEvent(): Engine
     {
@@ -1087,9 +1090,10 @@ use Veche\Result\Fields;
  * $handed = $veche->push('tester01', 'hello')->handed;
  * ```
  *
- * Calls are repeated after a failure only where that is safe: where nothing was sent, where the server said that
- * nothing was done (it is stopping, or short of memory), or where a second time changes nothing, as for `history`. A
- * publication belongs to the last kind if it has an idempotency key; `generateKeys` gives each one a key of its own.
+ * A failed call is repeated only if that is safe: nothing was sent, or the server reported that
+ * nothing was done (it is stopping, or short of memory), or a repetition changes nothing, as with
+ * `history`. Publications with an idempotency key can be repeated too; `generateKeys` gives each
+ * publication its own key.
  */
 final class Client extends AbstractClient
 {
@@ -1103,7 +1107,7 @@ final class Client extends AbstractClient
      * @param string|null $key One of the keys under `[api]`.
      * @param float $timeout Seconds for one call with its repetitions.
      * @param float $connectTimeout Seconds for opening a connection.
-     * @param int $retries How often a call is repeated at most.
+     * @param int $retries Maximum number of repetitions of a call.
      * @param bool $generateKeys Give publications an idempotency key, so that they can be repeated.
      * @param string|null $caFile Certificates to trust for https instead of the system's.
      * @param LoggerInterface|null $logger Receives a warning for each repetition.
@@ -1180,7 +1184,7 @@ final class Client extends AbstractClient
     }
 
     /**
-     * Returns how long to wait before the call is repeated; null: it must not be.
+     * Returns the seconds to wait before the call is repeated; null if it must not be repeated.
      */
     private static function pause(VecheException $error, Command $command, int $attempt): ?float
     {
@@ -1250,9 +1254,9 @@ final class Command
     /**
      * @param string $method Name of the call, as in `/api/METHOD`.
      * @param array<string, mixed> $parameters Members of the object that is sent.
-     * @param bool $isRepeatable Whether carrying it out twice has the same outcome as once.
+     * @param bool $isRepeatable Whether two executions have the same outcome as one.
      * @param Closure(Fields): mixed $decode
-     * @param list<self> $commands Those of a batch.
+     * @param list<self> $commands The commands of a batch.
      */
     private function __construct(
         public readonly string $method,
@@ -1314,7 +1318,7 @@ final class Command
             'disconnect' => $code === null ? null : ['code' => $code, 'reason' => $reason],
             'whitelist' => $except === [] ? null : array_values($except),
         ];
-        // The count is missing where not all connections are meant.
+        // The response has no count if only some connections of the user are closed.
         $decode = static fn (Fields $fields): ?int => $fields->optionalInt('disconnected');
         return self::of('disconnect', $parameters, false, $decode);
     }
@@ -1400,7 +1404,8 @@ final class Command
             'issued_before' => self::time($issuedBefore),
             'expire_at' => self::time($expireAt),
         ];
-        // Without a time it is the time of the call.
+        // Without a time the server uses the time of the call, so a repetition could invalidate
+        // more tokens.
         return self::of('invalidate_user_tokens', $parameters, $issuedBefore !== null);
     }
 
@@ -1567,7 +1572,7 @@ final class Command
         $options ??= new PublishOptions();
         $payload = $data instanceof Binary ? ['binary' => base64_encode($data->bytes)] : ['data' => $data];
         if (is_string($data)) {
-            // Found here rather than when it is sent, so that the exception points to the caller.
+            // The data is encoded here already, so that the exception for invalid data is thrown to the caller.
             Json::encode($data);
         }
         $isRepeatable = $options->idempotencyKey !== null;
@@ -1584,7 +1589,7 @@ final class Command
     }
 
     /**
-     * @param array<string, mixed> $parameters Those that are null are left out.
+     * @param array<string, mixed> $parameters Parameters that are null are omitted.
      * @param (Closure(Fields): mixed)|null $decode
      */
     private static function of(string $method, array $parameters, bool $isRepeatable, ?Closure $decode = null): self
@@ -1664,7 +1669,8 @@ final class Connection
     private ?string $named = null;
 
     /**
-     * @param string $id Id of the connection; {@see App::connection()} makes a connection of it elsewhere.
+     * @param string $id Id of the connection, from which {@see App::connection()} creates this
+     *     object elsewhere.
      * @param string|null $user The user, where the route or the `open` handler has named one.
      * @param array<string, bool|int|float|string> $attributes
      * @param Request|null $request The handshake, in an `open` handler.
@@ -1716,7 +1722,7 @@ final class Connection
     }
 
     /**
-     * Subscribes the connection to a channel, and returns once it gets each publication.
+     * Subscribes the connection to a channel, and returns when the subscription is in effect.
      *
      * ```php
      * $joined = $conn->join('orders', since: $conn->request->query('since'));
@@ -1737,8 +1743,8 @@ final class Connection
     /**
      * Replaces the token that opened the connection by another one.
      *
-     * @return int|null For how many seconds it holds; null: without end.
-     * @throws CallerException if the token does not hold
+     * @return int|null Seconds until the token expires; null if it does not expire.
+     * @throws CallerException if the token is not valid
      */
     public function renew(string $token): ?int
     {
@@ -1880,7 +1886,7 @@ final class ErrorCode
     /** The API key is missing or wrong. */
     public const UNAUTHORIZED = 101;
 
-    /** No `[[namespace]]` is for the channel, and `unknown_namespace` is `"error"`. */
+    /** No `[[namespace]]` matches the channel, and `unknown_namespace` is `"error"`. */
     public const UNKNOWN_CHANNEL = 102;
 
     /** The server has no such call. */
@@ -1895,7 +1901,7 @@ final class ErrorCode
     /** The channel has no history or no presence. */
     public const NOT_AVAILABLE = 108;
 
-    /** The key publishes too fast. */
+    /** The rate limit of the API key is exceeded. */
     public const TOO_MANY_REQUESTS = 111;
 
     /** The position belongs to another epoch of the channel. */
@@ -1939,7 +1945,8 @@ abstract class VecheException extends RuntimeException
     /**
      * @param bool $mayHaveRun Whether the server may have executed the call, for example because the
      *     connection broke before the answer came. If false, nothing of the call was done.
-     * @param string|null $codeName The other side's code where it is a name, as of Redis: `WRONGTYPE`.
+     * @param string|null $codeName The server's error code if it is a name, such as `WRONGTYPE` of
+     *     Redis.
      */
     public function __construct(
         string $message,
@@ -1996,7 +2003,8 @@ namespace Veche\Exception;
 use Veche\Fault;
 
 /**
- * A WebSocket connection has ended. `getCode()` is the close code, `reason` the peer's words.
+ * A WebSocket connection has ended. `getCode()` is the close code, `reason` the text that the peer
+ * sent with it.
  *
  * The code is 1006 where the connection ended without a Close frame, and 1005 where the frame had no code.
  */
@@ -2058,7 +2066,7 @@ class ServerException extends VecheException
 namespace Veche\Exception;
 
 /**
- * A WebSocket peer broke RFC 6455. The code is the close code that the peer was sent.
+ * A WebSocket peer broke RFC 6455. The code is the close code that was sent to the peer.
  */
 class ProtocolException extends ServerException
 {
@@ -2147,13 +2155,13 @@ namespace Veche;
  */
 enum Fault
 {
-    /** The call itself: a wrong argument, a wrong key, or more calls than the key may make. */
+    /** The call is wrong: an argument or the key is invalid, or the key makes too many calls. */
     case Caller;
 
-    /** The way to the server: refused, broken off, or too slow. */
+    /** The connection to the server was refused, broke off, or was too slow. */
     case Network;
 
-    /** The server: it failed, is stopping, or answered with something unexpected. */
+    /** The server failed, is stopping, or answered with something unexpected. */
     case Server;
 }
 
@@ -2199,7 +2207,7 @@ use Veche\Worker\Effects;
 interface Decision
 {
     /**
-     * Returns the reply of the answer, with its data kept in the effects.
+     * Returns the reply to the server for this decision, and adds the reply's data to the effects.
      *
      * @internal
      * @return array<string, mixed>
@@ -2337,13 +2345,14 @@ final class Grant implements Decision
 {
     /**
      * @param string|null $user Of `connect`: the user.
-     * @param int|null $expireAt When it ends, in seconds since 1970.
-     * @param bool $isExpired Of `refresh` and `sub_refresh`: it has ended.
+     * @param int|null $expireAt When the connection or subscription ends, in seconds since 1970.
+     * @param bool $isExpired Of `refresh` and `sub_refresh`: the connection or subscription has
+     *     ended.
      * @param mixed $info What other clients see: JSON, or a {@see Binary}.
      * @param mixed $data The data of the reply, or the data to publish instead.
      * @param list<string> $channels Of `connect`: channels that the client is subscribed to.
      * @param mixed $meta Of `connect`: data that each later event of the connection includes.
-     * @param bool $skipHistory Of `publish`: history leaves it out.
+     * @param bool $skipHistory Of `publish`: the publication is not stored in the history.
      */
     public function __construct(
         public readonly ?string $user = null,
@@ -2490,8 +2499,8 @@ final class CurlTransport implements Transport
             CURLOPT_TIMEOUT_MS => self::milliseconds($timeout),
             CURLOPT_NOSIGNAL => true,
             CURLOPT_HTTPHEADER => self::lines($headers + ['Expect' => '']),
-            // A body from a callback can't be rewound. So curl does not repeat a request on its own after
-            // a reused connection broke, which it does with a body from a string.
+            // If a reused connection breaks, curl repeats a request whose body is a string. A body
+            // from a callback can't be rewound, which prevents the repetition.
             CURLOPT_UPLOAD => true,
             CURLOPT_CUSTOMREQUEST => 'POST',
             CURLOPT_INFILESIZE => strlen($body),
@@ -2520,7 +2529,7 @@ final class CurlTransport implements Transport
             throw $this->failure($handle, strlen($answered) > $this->bodyBytesMax);
         }
         if (!$isWhole) {
-            // curl takes a head that was cut off for a whole one.
+            // curl treats a truncated response head as complete.
             throw new NetworkException("$this->base: the connection ended within the answer", 0, true);
         }
         return new Response(curl_getinfo($handle, CURLINFO_RESPONSE_CODE), $received, $answered);
@@ -2816,7 +2825,8 @@ final class StreamTransport implements Transport
 
     private function send(string $request, Deadline $deadline): void
     {
-        // A kept connection that the server has closed meanwhile is at its end; no server speaks first.
+        // No server sends before a request, so any input means that the server has closed the kept
+        // connection.
         if ($this->socket !== null && $this->socket->poll() !== null) {
             $this->close();
         }
@@ -2847,9 +2857,10 @@ namespace Veche;
 final class Joined
 {
     /**
-     * @param string|null $position Where the client has joined, as `EPOCH:OFFSET`; null where the channel keeps no
-     *     history.
-     * @param bool|null $recovered Whether everything after `since` is on its way; null without `since`.
+     * @param string|null $position Position in the channel at which the subscription begins, as
+     *     `EPOCH:OFFSET`; null if the channel keeps no history.
+     * @param bool|null $recovered Whether all publications after `since` are being sent; null
+     *     without `since`.
      */
     public function __construct(public readonly ?string $position, public readonly ?bool $recovered)
     {
@@ -2956,8 +2967,8 @@ final class LineClient implements Publisher
      * @param bool $acknowledge Wait for the server's answer to each push.
      * @param float $timeout Seconds for one push.
      * @param float $connectTimeout Seconds for opening the connection.
-     * @param LoggerInterface|null $logger Receives refused lines where nothing waits for answers; without one they
-     *     are thrown by the next call.
+     * @param LoggerInterface|null $logger Receives refusals if `acknowledge` is false; without a
+     *     logger the next call throws them.
      * @param string|null $caFile Certificates to trust for TLS instead of the system's.
      * @throws CallerException
      */
@@ -2997,14 +3008,15 @@ final class LineClient implements Publisher
     /**
      * Waits until the server has carried out all lines so far, and throws the first refusal.
      *
-     * Call it after the last push where nothing waits for answers.
+     * Call it after the last push if `acknowledge` is false.
      *
      * @throws VecheException
      */
     public function flush(): void
     {
         if ($this->socket !== null) {
-            // Lines are answered in order. This one has no other use than its answer.
+            // Lines are answered in order, so the answer to this line means that all earlier ones
+            // were handled.
             $this->ask(Command::push('veche-php-flush', '', new PublishOptions(skipHistory: true)));
         }
     }
@@ -3060,7 +3072,8 @@ final class LineClient implements Publisher
         try {
             $this->open($deadline)->write($line, $deadline);
         } catch (NetworkException $error) {
-            // Half a line is not carried out, and nothing may follow it.
+            // The server ignores an incomplete line, and further bytes would be taken for the rest
+            // of it.
             $this->close();
             throw $error;
         }
@@ -3162,7 +3175,7 @@ final class Address
     }
 
     /**
-     * @param list<string> $schemes Those that are accepted.
+     * @param list<string> $schemes The accepted schemes.
      * @throws CallerException
      */
     public static function parse(string $url, array $schemes): self
@@ -3361,7 +3374,8 @@ final class Socket
 
     private function wait(bool $isRead, Deadline $deadline): bool
     {
-        // A call waits for a limited time, as there may be no deadline, and a signal ends it early.
+        // The loop is needed because a signal ends a call early, and because one call waits for at
+        // most an hour.
         do {
             $left = min($deadline->remaining(), 3600.0);
             $read = $isRead ? [$this->stream] : [];
@@ -3397,7 +3411,7 @@ use Veche\Json;
 use Veche\Worker\Engine;
 
 /**
- * HTTP requests over Veche's connections: a request lets other handlers of the worker go on.
+ * HTTP requests over Veche's connections: other handlers of the worker run during a request.
  *
  * ```php
  * $app->message(function (Veche\Connection $conn, string $data) use ($app): void {
@@ -3421,7 +3435,7 @@ final class Http
      * Makes a GET request.
      *
      * @param array<string, string> $headers
-     * @param float $timeout Seconds for all of it.
+     * @param float $timeout Seconds for the whole call, including redirects.
      * @throws VecheException if there is no response
      */
     public function get(string $url, array $headers = [], float $timeout = 30.0): HttpResponse
@@ -3434,7 +3448,7 @@ final class Http
      *
      * @param mixed $body A string is sent as it is, anything else as JSON.
      * @param array<string, string> $headers
-     * @param float $timeout Seconds for all of it.
+     * @param float $timeout Seconds for the whole call, including redirects.
      * @throws VecheException if there is no response
      */
     public function post(string $url, mixed $body, array $headers = [], float $timeout = 30.0): HttpResponse
@@ -3450,7 +3464,7 @@ final class Http
      * Makes a request with any method.
      *
      * @param array<string, string> $headers
-     * @param float $timeout Seconds for all of it.
+     * @param float $timeout Seconds for the whole call, including redirects.
      * @throws VecheException if there is no response
      */
     public function request(
@@ -3497,7 +3511,7 @@ final class HttpResponse
     }
 
     /**
-     * Returns the first header of that name, in any case.
+     * Returns the first header with this name, which is compared without regard to case.
      */
     public function header(string $name): ?string
     {
@@ -3512,7 +3526,7 @@ final class HttpResponse
     /**
      * Returns the body as JSON, with objects as arrays.
      *
-     * @throws JsonException if it is none
+     * @throws JsonException if the body is not JSON
      */
     public function json(): mixed
     {
@@ -3528,8 +3542,8 @@ use Veche\Worker\Frame;
 use Veche\Worker\Values;
 
 /**
- * A MySQL or MariaDB database over Veche's pool of connections: no driver, and a statement lets other handlers of the
- * worker go on.
+ * A MySQL or MariaDB database over Veche's pool of connections. It needs no driver, and other
+ * handlers of the worker run during a statement.
  *
  * ```php
  * $db = $app->mysql('shop');
@@ -3539,8 +3553,9 @@ use Veche\Worker\Values;
  * });
  * ```
  *
- * Each statement may go over another connection, so there are no transactions over several of them. Numbers are int or
- * float, other values strings; whole numbers beyond 2^53, decimals and dates are strings too.
+ * Each statement may use another connection, so a transaction can't span several statements.
+ * Numbers are int or float and other values are strings; whole numbers beyond 2^53, decimals and
+ * dates are strings too.
  */
 final class Mysql
 {
@@ -3629,7 +3644,8 @@ use Veche\Worker\Engine;
 use Veche\Worker\Values;
 
 /**
- * A Redis database over Veche's connections: no extension, and a command lets other handlers of the worker go on.
+ * A Redis database over Veche's connections. It needs no extension, and other handlers of the
+ * worker run during a command.
  *
  * ```php
  * $cache = $app->redis('cache');
@@ -3646,7 +3662,8 @@ final class Redis
     }
 
     /**
-     * Carries out a command and returns what it answers: null, a boolean, a number, a string, or an array of these.
+     * Executes a command and returns its result: null, a boolean, a number, a string, or an array
+     * of these.
      *
      * Commands that would change a shared connection, such as `SELECT`, `MULTI` and `SUBSCRIBE`, are refused; a script
      * (`EVAL`) is atomic.
@@ -3666,7 +3683,7 @@ namespace Veche;
 /**
  * A place in the history of a channel. Offsets of different epochs can't be compared.
  *
- * As a string it is `EPOCH:OFFSET`, which clients of push routes hand in as `since`.
+ * As a string it is `EPOCH:OFFSET`, the form in which clients of push routes pass `since`.
  */
 final class Position
 {
@@ -3703,12 +3720,13 @@ use Veche\Exception\CallerException;
 final class PublishOptions
 {
     /**
-     * @param string|null $idempotencyKey A second publication with this key within five minutes is not taken and
-     *     answered as the first one was, so the call may be repeated after a lost answer. 1 to 128 bytes.
-     * @param int|null $version Version of the state that is published: a publication that is not newer than the latest
-     *     one of the channel is not taken.
+     * @param string|null $idempotencyKey A second publication with this key within five minutes is
+     *     skipped and gets the answer of the first one, so the call may be repeated after a lost
+     *     answer. 1 to 128 bytes.
+     * @param int|null $version Version of the published state. A publication that is not newer than
+     *     the latest one of the channel is skipped.
      * @param string|null $versionEpoch Versions of different epochs are not compared. 1 to 128 bytes.
-     * @param bool $skipHistory Send it to current subscribers and do not keep it.
+     * @param bool $skipHistory Send the publication to current subscribers without storing it.
      * @param bool $delta Let clients that request deltas receive only the difference.
      * @param array<string, string> $tags Metadata that clients can filter by. At most 32.
      * @throws CallerException if the options contradict each other or are out of range
@@ -3804,7 +3822,7 @@ final class Request
     }
 
     /**
-     * Returns the first header of that name, in any case.
+     * Returns the first header with this name, which is compared without regard to case.
      */
     public function header(string $name): ?string
     {
@@ -3872,7 +3890,7 @@ namespace Veche;
 use Veche\Exception\CallerException;
 
 /**
- * Answer to a request; to a handshake it is a refusal.
+ * The answer to a request. As the answer to a handshake, it refuses the connection.
  *
  * ```php
  * $app->request(fn (Veche\Request $request) => Veche\Response::json(['path' => $request->path]));
@@ -3883,7 +3901,7 @@ final class Response
 {
     public readonly string $body;
 
-    /** Path of a file; null: the body is here. */
+    /** Path of a file; null if this object has the body itself. */
     public readonly ?string $file;
 
     /** @var iterable<string>|null */
@@ -3891,7 +3909,8 @@ final class Response
 
     /**
      * @param array<string, string|list<string>> $headers
-     * @param string|iterable<string> $body A body in parts is sent as it is made, no faster than the client reads.
+     * @param string|iterable<string> $body The parts of an iterable are sent as they are produced,
+     *     no faster than the client reads.
      * @throws CallerException
      */
     public function __construct(
@@ -3919,7 +3938,7 @@ final class Response
     /**
      * Returns a response with a file of the application's folder of files, which Veche reads.
      *
-     * @param string $path A relative path, of which no name begins with a dot.
+     * @param string $path A relative path without names that begin with a dot.
      * @param array<string, string|list<string>> $headers
      */
     public static function file(string $path, array $headers = []): self
@@ -4162,7 +4181,8 @@ final class History
 {
     /**
      * @param list<Publication> $publications
-     * @param Position $position The latest position of the channel, also if the page ends before it.
+     * @param Position $position The latest position of the channel, even if the page ends before
+     *     that position.
      */
     public function __construct(public readonly array $publications, public readonly Position $position)
     {
@@ -4377,8 +4397,9 @@ final class UserStatus
 {
     /**
      * @param bool $online Whether the user has a connection.
-     * @param int $connections How many.
-     * @param int|null $lastSeen When the last one ended, in milliseconds since 1970, if the server remembers it.
+     * @param int $connections Number of connections.
+     * @param int|null $lastSeen When the last connection ended, in milliseconds since 1970, if the
+     *     server remembers it.
      * @param bool $blocked Whether `blockUser` is in force.
      */
     public function __construct(
@@ -4437,12 +4458,15 @@ final class AppTester
     /** @var list<string> What handlers have written to the log, and why they failed. */
     public array $log = [];
 
-    /** @var array<string, int> Seconds for which tokens hold, by token; others are refused. */
+    /**
+     * @var array<string, int> Accepted tokens, with the seconds until each expires. Other tokens
+     *     are refused.
+     */
     public array $tokens = [];
 
     /**
      * Answers statements of `$app->mysql()`: gets the name of the database, the statement and its values, and returns
-     * rows as arrays by column, a value, or {@see Changes}, as the method that was called does.
+     * rows as arrays by column, a value, or {@see Changes}, like the method that was called.
      *
      * @var (Closure(string, string, list<mixed>): mixed)|null
      */
@@ -4582,7 +4606,7 @@ final class AppTester
     }
 
     /**
-     * Has the application decide about a command of a client of Centrifugo's protocol.
+     * Makes the application decide on a command of a client of Centrifugo's protocol.
      *
      * @param string $event Such as `subscribe`.
      * @param array<string, mixed> $head Such as `['channel' => 'room:1']`.
@@ -4630,7 +4654,8 @@ final class AppTester
     public function close(TestConnection $from, int $code, string $reason): void
     {
         self::demandOpen($from);
-        // Before its event: a handler finds it among the user's connections no more.
+        // The connection is removed before the event, so that handlers do not find it among the user's
+        // connections.
         unset($this->connections[$from->id]);
         $from->closeCode = $code;
         $this->event('close', self::about($from) + ['code' => $code, 'reason' => $reason]);
@@ -4688,7 +4713,7 @@ final class AppTester
     }
 
     /**
-     * Answers a call. A token is refused; {@see $tokens} has those that hold.
+     * Answers a call. Tokens that are not in {@see $tokens} are refused.
      */
     private function answer(Frame $call, string $own): void
     {
@@ -4720,7 +4745,7 @@ final class AppTester
     }
 
     /**
-     * Answers a call to a server outside, by the test's closure.
+     * Answers a call to another server with the result of the test's closure.
      */
     private function outside(Frame $call): void
     {
@@ -4942,7 +4967,7 @@ final class FakeClient extends AbstractClient
     }
 
     /**
-     * Returns the commands so far, those of batches one by one.
+     * Returns the commands so far; the commands of a batch are listed individually.
      *
      * @param string|null $method Only those of this name in the API, such as `publish`.
      * @return list<Command>
@@ -5091,7 +5116,7 @@ namespace Veche\Testing;
  */
 final class TestConnection
 {
-    /** Close code that the application has chosen; null while it is open. */
+    /** Close code that the application has chosen; null while the connection is open. */
     public ?int $closeCode = null;
 
     public string $closeReason = '';
@@ -5313,9 +5338,9 @@ use Veche\Exception\CallerException;
 final class Tokens
 {
     /**
-     * @param int $ttl Seconds that tokens hold.
-     * @param string|null $issuer `iss`, where `issuer` of `[jwt]` asks for it.
-     * @param string|list<string>|null $audience `aud`, where `audience` of `[jwt]` asks for it.
+     * @param int $ttl Lifetime of tokens in seconds.
+     * @param string|null $issuer `iss`; required if `[jwt]` sets `issuer`.
+     * @param string|list<string>|null $audience `aud`; required if `[jwt]` sets `audience`.
      * @throws CallerException
      */
     public function __construct(
@@ -5333,7 +5358,8 @@ final class Tokens
      * Returns a connection token.
      *
      * @param string $user Name of the user; empty for an anonymous client.
-     * @param int|null $expireAt When the connection ends, in seconds since 1970, if not with the token; 0: never.
+     * @param int|null $expireAt When the connection ends, in seconds since 1970; 0: never; by
+     *     default with the token.
      * @param mixed $info What other clients see of this one.
      * @param mixed $meta What only the back end's hooks see.
      * @param list<string> $channels Channels that the connection is subscribed to by the server.
@@ -5369,11 +5395,12 @@ final class Tokens
      * Returns a subscription token.
      *
      * @param string $user The user of the connection; empty for an anonymous client.
-     * @param string $channel The channel that it lets the client subscribe to.
-     * @param int|null $expireAt When the subscription ends, in seconds since 1970, if not with the token; 0: never.
+     * @param string $channel The channel that the client may subscribe to.
+     * @param int|null $expireAt When the subscription ends, in seconds since 1970; 0: never;
+     *     null: when the token expires.
      * @param mixed $info What other clients see of the subscription.
      * @param mixed $data What the client receives as it subscribes.
-     * @param string|null $client Id of the only connection that may use it.
+     * @param string|null $client Id of the only connection that may use the token.
      * @param array<string, bool> $override Options other than the namespace's, such as `['presence' => false]`.
      * @param string|null $id `jti`, by which the token can be revoked.
      * @param array<string, mixed> $claims Further claims, which replace those of the same name.
@@ -5445,7 +5472,7 @@ use Veche\Net\Socket;
  * $socket->close();
  * ```
  *
- * Without extensions: messages are not compressed.
+ * It supports no extensions, so messages are not compressed.
  */
 final class Client
 {
@@ -5534,7 +5561,7 @@ final class Client
     }
 
     /**
-     * Sends a ping. Its answer is taken by {@see receive()}.
+     * Sends a ping. {@see receive()} reads and skips the pong.
      *
      * @param string $payload At most 125 bytes.
      * @throws CallerException
@@ -5563,7 +5590,8 @@ final class Client
     }
 
     /**
-     * As {@see receive()}, but returns null if no message arrives in time. With 0 it does not wait.
+     * Does the same as {@see receive()}, but returns null if no message arrives in time. With a
+     * timeout of 0 it does not wait.
      *
      * @throws ClosedException
      * @throws ProtocolException
@@ -5571,7 +5599,8 @@ final class Client
     public function tryReceive(?float $timeout = 0.0): ?Message
     {
         $deadline = Deadline::in($timeout ?? INF);
-        // Control frames may come without end; those before a message that is there already are passed over.
+        // A message may have arrived already behind some control frames, so these are skipped even
+        // after the deadline; their number is limited because a peer could send them endlessly.
         for ($passed = 0; $passed < self::CONTROL_FRAMES_MAX || !$deadline->isOver(); $passed++) {
             $event = $this->event($deadline);
             if ($event === null) {
@@ -5611,7 +5640,7 @@ final class Client
                 $event = $this->event($deadline);
             } while ($event !== null && !$deadline->isOver());
         } catch (VecheException) {
-            // The connection is over either way.
+            // The connection ends in any case.
         }
         $this->end();
     }
@@ -5655,7 +5684,7 @@ final class Client
         try {
             $this->write(Frame::close($error->getCode()));
         } catch (NetworkException | ClosedException) {
-            // The error that is thrown says more.
+            // `$error` describes the cause, so it is thrown instead of the failure to send the Close frame.
         }
         $this->end();
         throw $error;
@@ -5669,7 +5698,7 @@ final class Client
         try {
             $this->socket->write($frame, Deadline::in($this->timeout));
         } catch (NetworkException $error) {
-            // A part of a frame may be out: nothing can follow it.
+            // A part of the frame may have been sent, so no other frame can follow.
             $this->end();
             throw $error;
         }
@@ -5731,12 +5760,12 @@ final class Frame
     public static function mask(string $payload, string $key): string
     {
         $length = strlen($payload);
-        // The operator works on strings and ends with the shorter one.
+        // XOR of two strings has the length of the shorter one.
         return $length === 0 ? '' : $payload ^ str_repeat($key, intdiv($length + 3, 4));
     }
 
     /**
-     * Encodes a Close frame. The codes 1005 and 1006 stand for the absence of one.
+     * Encodes a Close frame. For the codes 1005 and 1006 the frame has no code.
      */
     public static function close(int $code, string $reason = ''): string
     {
@@ -5819,8 +5848,8 @@ final class Handshake
     }
 
     /**
-     * Takes bytes of the response. Returns null until its head is complete, then the subprotocol that was chosen, an
-     * empty string for none, and the bytes behind the head.
+     * Takes bytes of the response. Returns null until its head is complete, then the chosen
+     * subprotocol, or an empty string for none, and the bytes after the head.
      *
      * @return array{string, string}|null
      * @throws VecheException if the server refuses
@@ -5984,7 +6013,7 @@ final class Receiver
     /**
      * Returns the next message or control frame; null: more bytes are needed, or a Close was received.
      *
-     * @throws ProtocolException with the close code; from then on each call throws it
+     * @throws ProtocolException with the close code; all later calls throw it again
      */
     public function next(): ?Event
     {
@@ -6065,7 +6094,7 @@ final class Receiver
     }
 
     /**
-     * Checks that a data frame is permitted in the current state (section 5.4).
+     * Checks that a data frame is permitted in the current state (RFC 6455, section 5.4).
      */
     private function order(Opcode $opcode): void
     {
@@ -6092,7 +6121,7 @@ final class Receiver
         }
         $length = unpack($size === 2 ? 'n' : 'J', $this->buffer, $this->start + 2)[1];
         $isShortest = $length < 0 || $length >= ($size === 2 ? 126 : 65536);
-        // The most significant bit is 0 (section 5.2).
+        // The most significant bit of the length is 0 (RFC 6455, section 5.2).
         $this->check($isShortest && $length >= 0, 1002, 'malformed payload length');
         return [2 + $size, $length];
     }
@@ -6160,7 +6189,7 @@ final class Utf8
     public function feed(string $part): bool
     {
         $text = $this->open . $part;
-        // A character has at most four bytes, so at most three are left of a cut one.
+        // A character has at most four bytes, so an incomplete one has at most three.
         for ($cut = 0; $cut <= min(3, strlen($text)); $cut++) {
             $whole = $cut === 0 ? $text : substr($text, 0, -$cut);
             if (preg_match('//u', $whole) === 1) {
@@ -6215,7 +6244,7 @@ class Effects
     private int $bytes = 0;
 
     /**
-     * @param int $id Of the event.
+     * @param int $id The id of the event.
      * @param Closure(self): void $flush Sends the effects so far; is called when a frame has no room for more.
      */
     public function __construct(
@@ -6226,7 +6255,7 @@ class Effects
     }
 
     /**
-     * @param array<string, mixed>|string $head An effect, or its JSON. Its data, if it has any, were kept just before.
+     * @param array<string, mixed>|string $head An effect, or its JSON. Its data are passed to {@see keep()} before.
      */
     public function add(array|string $head): void
     {
@@ -6276,8 +6305,8 @@ class Effects
     }
 
     /**
-     * Returns the members of a head as JSON, each with a comma before it, and the parts; then starts again without
-     * effects.
+     * Returns the members `effects` and `parts` of a frame's head as JSON, each with a comma before it, and the
+     * parts. Then removes all effects.
      *
      * @return array{string, list<string>}
      * @throws CallerException if JSON can't express an effect
@@ -6337,11 +6366,13 @@ final class Engine
     /** @var Closure(Effects): void */
     private readonly Closure $flush;
     private FrameDecoder $decoder;
-    /** @var list<string> Joined once, so that payloads are copied once. */
+    /** @var list<string> Pieces of output, joined only when taken, so that payloads are copied once. */
     private array $output = [];
-    /** @var array<int, Handling> Begun, by id. */
+    /** @var array<int, Handling> Events that have begun, by id. */
     private array $running = [];
-    /** @var array<int, Handling> Not begun, by id, in the order of their arrival. */
+    /**
+     * @var array<int, Handling> Events that have not begun, by id, in the order of their arrival.
+     */
     private array $waiting = [];
     /** @var array<string, true> Connections whose event is being handled. */
     private array $busy = [];
@@ -6365,7 +6396,7 @@ final class Engine
      * @param list<string>|null $events Names of the events that are handled; null: all, and there is no hello.
      * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
      *     that they refer to are kept in the handling.
-     * @param bool $canCall Whether results of calls can come.
+     * @param bool $canCall Whether handlers can make calls, because results can arrive.
      */
     public function __construct(
         ?array $events,
@@ -6405,7 +6436,7 @@ final class Engine
     /**
      * Accepts bytes from Veche, and runs handlers as far as possible.
      *
-     * @throws VecheException if Veche refuses the worker, or this is not Veche
+     * @throws VecheException if Veche refuses the worker, or if the peer is not Veche
      */
     public function receive(string $bytes): void
     {
@@ -6472,7 +6503,7 @@ final class Engine
     }
 
     /**
-     * Suspends the current handler until that time.
+     * Suspends the current handler until `$time`, in seconds.
      */
     public function sleepUntil(float $time): void
     {
@@ -6499,7 +6530,7 @@ final class Engine
         }
         $handling = $this->active();
         $id = ++$this->lastCall;
-        // What the handler wanted before comes first.
+        // Effects that the handler requested earlier are sent before the call.
         if (!$handling->isEmpty()) {
             ($this->flush)($handling);
         }
@@ -6534,7 +6565,7 @@ final class Engine
     }
 
     /**
-     * Accepts a frame. Returns the events that it brings.
+     * Accepts a frame. Returns the event in it, if there is one.
      */
     private function take(Frame $frame): ?Handling
     {
@@ -6561,7 +6592,7 @@ final class Engine
                 }
                 return null;
             case 'cancel':
-                // The server still expects the answer. A cancelled job that has not started need not start.
+                // A cancellation is ignored, since the server expects an answer to a cancelled event too.
                 return null;
             default:
                 throw new ServerException("a frame of the unknown type \"{$head['type']}\"");
@@ -6607,7 +6638,7 @@ final class Engine
                     return $handling;
                 }
             }
-            // Ids rise with the arrival.
+            // Ids increase in the order of arrival.
             $this->waiting[$handling->id] = $handling;
         }
     }
@@ -6615,7 +6646,7 @@ final class Engine
     private function enter(Handling $handling): void
     {
         $this->running[$handling->id] = $handling;
-        // One at a time is one of each connection at a time.
+        // With a concurrency of 1, a connection never has two events at once.
         if ($this->concurrency > 1 && $handling->subject !== null) {
             $this->busy[$handling->subject] = true;
         }
@@ -6678,7 +6709,7 @@ final class Engine
             $rest = $members === [] ? '' : ',' . substr(Json::encode($members), 1, -1);
             $this->join("$head$effects$rest}", $parts);
         } catch (CallerException $error) {
-            // Too long, or not to be expressed: nothing of it is carried out.
+            // The answer is too long or can't be expressed in JSON, so none of it is carried out.
             $this->write(['type' => 'answer', 'id' => $handling->id, 'failed' => $error->getMessage()]);
         }
         unset($this->running[$handling->id]);
@@ -6763,7 +6794,8 @@ final class Frame
     public const PREFIX_BYTES = 8;
 
     /**
-     * The form in which Veche writes the head of a message's event: its beginning, the text after the id, and its ends.
+     * The parts of the head of a message's event as Veche writes it: the beginning, the text after the event's id, the
+     * text before the user, and the end for a text and for a binary message.
      */
     private const EVENT = '{"type":"event","id":';
     private const CONNECTION = ',"event":"message","connection":"';
@@ -6848,7 +6880,8 @@ final class Frame
     }
 
     /**
-     * Decodes the head of a message's event. Null: it has other fields or another form, and has to be decoded as JSON.
+     * Decodes the head of a message's event. Returns null if it has other fields or another form,
+     * so that it must be decoded as JSON.
      *
      * @return array<string, mixed>|null
      */
@@ -6876,7 +6909,7 @@ final class Frame
         if ((string) $id !== $digits || $connection === '') {
             return null;
         }
-        // Without quotes and escapes a string of JSON is what it says.
+        // A JSON string without quotes and escapes is equal to its value.
         if (strpbrk($connection, '"\\') === false) {
             return [
                 'type' => 'event', 'id' => $id, 'event' => 'message', 'connection' => $connection,
@@ -7054,7 +7087,8 @@ final class RequestRunner
     public function run(array $server, string $body): void
     {
         ob_start();
-        // PHP prints fatal errors past all buffers, between the frames; they are logged even if not printed.
+        // PHP would print fatal errors between the frames, whatever the output buffers. It logs
+        // them anyway.
         ini_set('display_errors', '0');
         if ($server['VECHE_PROTOCOL'] !== self::VERSION) {
             $this->write(501, 'this SDK speaks version ' . self::VERSION . " of the runtime protocol\n");
@@ -7119,16 +7153,19 @@ final class Runner
      */
     public function __construct(private $stream, private readonly Engine $engine)
     {
-        // A read returns what there is. Veche never stops reading, so a write may block.
+        // A blocking read returns as soon as bytes arrive. A write may block, since Veche never
+        // stops reading.
         stream_set_blocking($stream, true);
-        // PHP ends a read of a socket after its default_socket_timeout, which an idle worker would take for the end.
+        // With PHP's default_socket_timeout a read would end early, which an idle worker would take
+        // for the end of the stream.
         stream_set_timeout($stream, -1);
         stream_set_read_buffer($stream, 0);
         stream_set_write_buffer($stream, 0);
     }
 
     /**
-     * Runs until Veche stops the worker, or is gone. If a handler ends the process, its event is answered first.
+     * Runs until Veche stops the worker or ends. If a handler ends the process, its event is
+     * answered first.
      */
     public function run(): void
     {
@@ -7225,7 +7262,7 @@ final class Values
     private const MAP = 6;
     private const ERROR = 7;
 
-    /** Up to here every integer is exact as a 64-bit float. */
+    /** Up to this value every integer is exact as a 64-bit float. */
     private const WHOLE_MAX = 1 << 53;
 
     private int $at = 0;
