@@ -16,7 +16,7 @@ use crate::figures::PoolFigures;
 use crate::manager::LOG;
 use crate::options::Options;
 use crate::process::{PoolProcess, PoolProcessState};
-use crate::shared::{PoolMessage, ProcessKey, Shared, ThreadOutlet, bit};
+use crate::shared::{FrameBatch, PoolMessage, ProcessKey, Shared, ThreadOutlet, bit};
 
 /// The fields of a frame's head that determine which server thread gets the frame.
 #[derive(Debug, Deserialize)]
@@ -45,6 +45,34 @@ impl Envelope {
 pub(crate) struct ReadOutcome {
     /// Whether the process accepts events from now on.
     pub(crate) is_ready: bool,
+    /// The frames for each server thread.
+    batches: Vec<(Arc<ThreadOutlet>, FrameBatch)>,
+}
+
+impl ReadOutcome {
+    /// Adds a frame for a server thread.
+    fn put(
+        &mut self,
+        process: ProcessKey,
+        outlet: &Arc<ThreadOutlet>,
+        event: Option<(u64, u64)>,
+        frame: Frame<'_>,
+    ) {
+        let is_its = |(one, _): &(Arc<ThreadOutlet>, _)| Arc::ptr_eq(one, outlet);
+        let place = self.batches.iter().position(is_its).unwrap_or_else(|| {
+            let batch = FrameBatch::new(process);
+            self.batches.push((Arc::clone(outlet), batch));
+            self.batches.len() - 1
+        });
+        self.batches[place].1.push(event, frame);
+    }
+
+    /// Passes the frames to the server threads.
+    pub(crate) fn deliver(&mut self) {
+        for (outlet, batch) in self.batches.drain(..) {
+            outlet.messages.push(PoolMessage::Frames(batch));
+        }
+    }
 }
 
 /// The parts of a pool that are needed to handle its processes' frames.
@@ -80,7 +108,9 @@ pub(crate) fn handle_frame(
                 pool.figures.add_answer(took);
             }
             match (in_hand.name, in_hand.job) {
-                (_, Some(job)) => put(process.key, &job.outlet, Some((job.number, id)), read),
+                (_, Some(job)) => {
+                    outcome.put(process.key, &job.outlet, Some((job.number, id)), read);
+                }
                 (EventName::Start, None) => {
                     own_failure(read, id, EventName::Start)?;
                     ready(process, outcome, shared);
@@ -99,7 +129,7 @@ pub(crate) fn handle_frame(
             match in_hand {
                 Some((id, in_hand)) => {
                     if let Some(job) = &in_hand.job {
-                        put(process.key, &job.outlet, Some((job.number, id)), read);
+                        outcome.put(process.key, &job.outlet, Some((job.number, id)), read);
                     }
                 }
                 None if id.is_some() && !is_call => {
@@ -107,7 +137,7 @@ pub(crate) fn handle_frame(
                 }
                 None => {
                     if let Some(outlet) = shared.first_user() {
-                        put(process.key, &outlet, None, read);
+                        outcome.put(process.key, &outlet, None, read);
                     }
                 }
             }
@@ -117,16 +147,6 @@ pub(crate) fn handle_frame(
         (FrameKind::Cancel, true) => Ok(()),
         _ => Err("an unexpected frame".to_owned()),
     }
-}
-
-/// Passes a frame to a server thread.
-fn put(process: ProcessKey, outlet: &ThreadOutlet, event: Option<(u64, u64)>, frame: Frame<'_>) {
-    outlet.messages.push(PoolMessage::Frame {
-        process,
-        event,
-        bytes: [frame.head, frame.payload].concat(),
-        head_bytes: frame.head.len(),
-    });
 }
 
 /// Returns an error if the process has failed to handle the event `start`, which is for the process

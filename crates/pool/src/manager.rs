@@ -574,6 +574,7 @@ impl Manager {
             let result = self.processes[index].read(&mut buffer, |process, head, payload| {
                 handle_frame(process, Frame { head, payload }, pool, &mut outcome, now)
             });
+            outcome.deliver();
             if outcome.is_ready {
                 self.failures = 0;
                 self.again_at = None;

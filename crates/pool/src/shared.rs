@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
-use veche_runtime::wire::EventName;
+use veche_runtime::wire::{EventName, Frame};
 use veche_runtime::{LogProcess, WorkerWaker};
 
 use crate::inbox::Inbox;
@@ -52,14 +52,8 @@ pub(crate) enum Unanswered {
 /// A message of a pool for a server thread.
 #[derive(Debug)]
 pub(crate) enum PoolMessage {
-    /// A frame of a process; `event` is the event's number and id, if any.
-    Frame {
-        process: ProcessKey,
-        event: Option<(u64, u64)>,
-        /// The frame's head and payload.
-        bytes: Vec<u8>,
-        head_bytes: usize,
-    },
+    /// Frames of a process, in the order in which they arrived.
+    Frames(FrameBatch),
     /// An event has ended without an answer.
     Unanswered {
         /// The event's number.
@@ -74,6 +68,60 @@ pub(crate) enum PoolMessage {
     Ready,
     /// No process has become ready to accept events; the text is for the log.
     NotStarted(String),
+}
+
+/// The frames of one read that concern one server thread. They share an allocation, since the thread that frees it is not
+/// the one that made it.
+#[derive(Debug)]
+pub(crate) struct FrameBatch {
+    pub(crate) process: ProcessKey,
+    bytes: Vec<u8>,
+    frames: Vec<BatchedFrame>,
+}
+
+/// The place of a frame in a batch.
+#[derive(Clone, Copy, Debug)]
+struct BatchedFrame {
+    /// The event's number and id, if the frame belongs to an event.
+    event: Option<(u64, u64)>,
+    /// The index at which its head ends and its payload begins.
+    payload: usize,
+    /// The index at which its payload ends.
+    end: usize,
+}
+
+impl FrameBatch {
+    pub(crate) fn new(process: ProcessKey) -> Self {
+        Self {
+            process,
+            bytes: Vec::new(),
+            frames: Vec::new(),
+        }
+    }
+
+    /// Appends a copy of a frame.
+    pub(crate) fn push(&mut self, event: Option<(u64, u64)>, frame: Frame<'_>) {
+        self.bytes.extend_from_slice(frame.head);
+        let payload = self.bytes.len();
+        self.bytes.extend_from_slice(frame.payload);
+        let end = self.bytes.len();
+        self.frames.push(BatchedFrame {
+            event,
+            payload,
+            end,
+        });
+    }
+
+    /// Returns the frames, each with its event's number and id, if any.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (Option<(u64, u64)>, Frame<'_>)> {
+        let mut begin = 0;
+        self.frames.iter().map(move |frame| {
+            let head = &self.bytes[begin..frame.payload];
+            let payload = &self.bytes[frame.payload..frame.end];
+            begin = frame.end;
+            (frame.event, Frame { head, payload })
+        })
+    }
 }
 
 /// The queue of messages for one server thread.

@@ -198,28 +198,25 @@ impl Workers {
             }
             PoolMessage::Ready => self.has_new_hooks = true,
             PoolMessage::NotStarted(text) => self.effects.log(Level::Error, text, None),
-            PoolMessage::Frame {
-                process,
-                event,
-                bytes,
-                head_bytes,
-            } => {
-                let from = Source {
-                    process,
-                    generation,
-                    number: event.map(|(number, _)| number),
-                    id: event.map(|(_, id)| id),
-                };
-                self.take_frame(from, bytes, head_bytes);
+            PoolMessage::Frames(batch) => {
+                for (event, frame) in batch.frames() {
+                    let from = Source {
+                        process: batch.process,
+                        generation,
+                        number: event.map(|(number, _)| number),
+                        id: event.map(|(_, id)| id),
+                    };
+                    self.take_frame(from, frame);
+                }
             }
         }
     }
 
-    fn take_frame(&mut self, from: Source, bytes: Vec<u8>, head_bytes: usize) {
+    fn take_frame(&mut self, from: Source, frame: Frame<'_>) {
         let in_hand = from
             .number
             .and_then(|number| self.in_hand.get(&number).copied());
-        let read = FromWorker::read(frame_of(&bytes, head_bytes), |id| {
+        let read = FromWorker::read(frame, |id| {
             in_hand.filter(|_| from.id == Some(id)).map(|one| one.name)
         });
         let origin = in_hand.map_or(EventOrigin::Worker, |one| one.origin);
@@ -237,7 +234,7 @@ impl Workers {
                     return;
                 }
                 if let EventOrigin::Handshake(of) = origin {
-                    self.handshake(of, handled, is_end, &bytes, head_bytes);
+                    self.handshake(of, handled, is_end, frame);
                 } else if !self.carry(handled, origin) {
                     self.log(in_hand.name, "too much data is sent at once");
                     if is_end {
@@ -283,12 +280,12 @@ impl Workers {
         of: ConnectionId,
         mut handled: HandlerOutput<'_>,
         is_end: bool,
-        bytes: &[u8],
-        head_bytes: usize,
+        frame: Frame<'_>,
     ) {
         if !handled.effects.is_empty() {
             let frames = self.opening.entry(of).or_default();
-            frames.push((bytes.into(), head_bytes));
+            let bytes = [frame.head, frame.payload].concat();
+            frames.push((bytes.into(), frame.head.len()));
         }
         handled.effects.clear();
         if !is_end {

@@ -272,7 +272,9 @@ fn no_server_answers() {
 }
 
 /// Simulates the push listener for one connection: responds to each line with `answer`.
-fn push_listener(answer: fn(&Value) -> Value) -> (String, thread::JoinHandle<Vec<Value>>) {
+fn push_listener(
+    answer: impl Fn(&Value) -> Value + Send + 'static,
+) -> (String, thread::JoinHandle<Vec<Value>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let server = thread::spawn(move || {
