@@ -23,8 +23,8 @@ FULL = (1000, 20, 10.0)
 SHORT = (150, 6, 4.0)
 AFTER_S = 3.0
 
-# Limit for an echo on a worker whose node has the fault. It allows for a busy machine, but not for
-# a worker that waits for its engine, which would take seconds.
+# Limit for the 99th percentile of an echo on the node that a fault affects. It allows for a busy
+# machine, but not for a worker that waits for its engine: such a wait takes seconds.
 ECHO_P99_MAX_S = 1.0
 GROWTH_BYTES_MAX = 64 << 20
 # Each node logs a problem once, not once per command.

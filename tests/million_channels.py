@@ -25,7 +25,7 @@ EACH = 125
 PUBLISHED = 4_000
 AT_A_TIME = 200
 # Maximum memory in bytes per channel, without names: 200 for the channel, 100 for its subscription.
-# NAMES: how often its name is stored: in the hub and in the session.
+# NAMES is the number of places that store a channel's name: the hub and the session.
 BYTES_MAX = 200 + 100
 NAMES = 2
 

@@ -258,8 +258,8 @@ def run(crate, suite, names, seed, until, lane):
             if child.poll() is None:
                 child.send_signal(signal.SIGINT)
                 child.wait(timeout=PATIENCE)
-    # Exit codes: 0, all caught; 2, some missed; 3, some timed out; `None`: stopped at the time
-    # limit.
+    # Exit code 0: all mutants were caught; 2: some were missed; 3: some timed out. `None`:
+    # cargo-mutants was stopped at the time limit.
     if code not in (0, 2, 3, None):
         raise Impossible("\n".join([f"cargo mutants ended with {code}:", *log.read_text().splitlines()[-30:], f"all of it: {log}"]))
     outcomes = output / "mutants.out" / "outcomes.json"

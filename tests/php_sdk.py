@@ -23,7 +23,7 @@ CHECKS = [
 
 
 def run(command, environment=None):
-    # Without the variable Composer warns if it runs as the superuser.
+    # Without COMPOSER_ALLOW_SUPERUSER, Composer warns if it runs as the superuser.
     environment = os.environ | {"COMPOSER_ALLOW_SUPERUSER": "1"} | (environment or {})
     return subprocess.run(command, cwd=SDK, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 

@@ -109,8 +109,8 @@ def push(server, arguments, path, printed, arrives):
         try:
             deadline = time.monotonic() + WAIT_S
             while True:
-                # The server does not report when the user is connected, so orders that come too
-                # early are repeated.
+                # The server does not report when the user is connected, so the program is run again
+                # until its message arrives.
                 out = server.run(arguments).strip()
                 arrived = line(user.stdout, 0.3)
                 if arrived is not None or time.monotonic() > deadline:

@@ -36,7 +36,7 @@ class Baseline:
     machine: Machine
     reason: str
     counts: dict
-    # The counts that the sum is compared with: for each path, its count when the path was first
+    # The baseline for the sum of all paths: for each path, its count when the path was first
     # recorded.
     first: dict
 

@@ -29,7 +29,7 @@ RUNNER_VERSION = "0.20.0"
 # The exit code that tests/run reads as "can't run here".
 SKIPPED = 3
 
-# Both programs are built with the same package selection, so that shared packages are built once.
+# `veche-counts` and `veche` are built with the same package selection, so that shared packages are built once.
 PACKAGES = ["--profile", "counts", "--locked", "--package", "veche-counts", "--package", "veche"]
 OPTIONS = ["--output-format=json", "--callgrind-args=--cache-sim=no"]
 PROCESS = "process_echo_20"

@@ -91,7 +91,7 @@ def echo_beside_fanout(server, quick, subscribers):
 
 
 _PUSH = "/push?user=somebody-{i}"
-# Only the yardstick server reads the subscribers' numbers.
+# `number` is the subscriber's number, by which the server "send alone" identifies receivers.
 _FANOUT = "/fanout?channel=news&number={i}"
 
 
@@ -105,7 +105,7 @@ def idle(server, quick, connections, path):
     """Bytes of resident memory that an idle connection adds."""
     if path != "/push":
         return tester.idle_memory(server, connections, path)
-    # This route does not echo, so the crowd waits for pushes, and a single push is sent.
+    # This route does not echo, so the idle connections wait for pushes, and only one push is sent.
     options = ["--rate", 0.001, "--warmup", "0s", "--duration", f"{tester.SECONDS_MAX}s", "--timeout", "60s"]
     options += ["--publish", server.publish, "--body", server.to_one]
     return tester.idle_memory(server, connections, _PUSH, "push", options)

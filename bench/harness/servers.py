@@ -55,7 +55,7 @@ def with_veche(binary, make):
     return made
 
 
-# Accepts any certificate, since the server's is generated for the run.
+# Accepts any certificate, since the server's certificate is generated for the run.
 ANYBODY = ssl.create_default_context()
 ANYBODY.check_hostname = False
 ANYBODY.verify_mode = ssl.CERT_NONE

@@ -13,7 +13,7 @@ RULE = (
 )
 # The loads whose ratio determines the order of rows: the first of these that was run.
 _ORDER_BY = ("echo-20", "http")
-# A higher load average means that other processes used the two cores.
+# A higher load average means that other processes used the cores of the measurement.
 _LOAD_AVERAGE_QUIET = 1.0
 
 

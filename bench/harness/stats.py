@@ -14,10 +14,10 @@ from statistics import median
 
 PAIRS_MIN = 15
 PAIRS_MAX = 60
-# Number of pairs added while a verdict is undecided. The interval is evaluated only after 15, 30,
-# 45 and 60 pairs, since each evaluation adds a chance of a wrong verdict.
+# Number of pairs added while a verdict is undecided. The confidence interval is evaluated only
+# after 15, 30, 45 and 60 pairs, since each evaluation adds a chance of a wrong verdict.
 PAIRS_STEP = 15
-# The upper end of the interval may be at most this multiple of the target.
+# The upper end of a confidence interval may be at most this multiple of the target.
 MARGIN = 1.05
 CONTROL_DEVIATION_MAX = 0.05
 # A new version counts as slower than the old one if the lower end of the 95 % interval of their ratio is above

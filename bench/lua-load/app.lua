@@ -1,5 +1,5 @@
--- Handlers that compute for a given time, wait, or call Redis; and counters of the other work that
--- the application completes meanwhile.
+-- Handlers that compute for a given time, wait, or call Redis; and counters of what the application
+-- completes during that time.
 local veche = require "veche"
 local r = veche.redis.connect(veche.config.redis)
 

@@ -38,7 +38,8 @@ end
 -- received invitations.
 function dialogs.of(me)
   local list, received = veche.json.array(), {}
-  -- Two workers may exceed the limit at the same moment, so up to 20 more entries are read.
+  -- Two workers that add entries at the same moment may exceed `dialogs.MOST`, so up to 20 more
+  -- entries are read.
   for _, other in ipairs(others(wants, me, dialogs.MOST + 20)) do
     list[#list + 1] = { with = other, state = dialogs.state(me, other) }
   end

@@ -1,5 +1,5 @@
--- Limits by name and by address. A counter begins with the first attempt and is reset after its
--- number of seconds.
+-- Limits by name and by address. A counter begins with the first attempt and is reset after the
+-- `seconds` of its limit.
 
 local veche = require "veche"
 
@@ -10,7 +10,7 @@ local OF_ADDRESS = { most = 60, seconds = 60 }
 -- Wrong passwords for a name: from one address, and from all addresses together.
 local OF_NAME_AND_ADDRESS = { most = 10, seconds = 60 }
 local OF_NAME = { most = 20, seconds = 900 }
--- Wrong passwords for a name from devices with an earlier login. Guesses from elsewhere do not count here.
+-- Wrong passwords for a name from devices with an earlier login. Wrong passwords from other devices do not count here.
 local OF_KNOWN_DEVICES = { most = 20, seconds = 60 }
 
 local REGISTRATIONS = { most = 30, seconds = 60 }
@@ -74,12 +74,14 @@ function limits.login(name, remote, is_known)
     return nil
   end
   return {
-    -- To be called if the password was right: uncounts this attempt, and forgets those from this address.
+    -- To be called if the password was right: subtracts this attempt from the count for the name, and deletes the count
+    -- for the name and this address.
     forget = function()
       give_back(tries, all)
       tries:delete(pair)
     end,
-    -- To be called if the password was not compared: uncounts this attempt for the name.
+    -- To be called if the password was not compared: subtracts this attempt from the counts for the
+    -- name.
     give_back = function()
       give_back(tries, all)
       give_back(tries, pair)

@@ -1,17 +1,17 @@
--- Computes the time of birth of a user with a given age in calendar years at the time of the data:
--- in UTC, exact to the second.
+-- Computes times of birth from ages in calendar years, in UTC and exact to the second. Ages are
+-- those at the time of the data.
 
 local veche = require "veche"
 local floor = math.floor
 
--- Returns the days from 1970-01-01 to day `day`, from 0, of a year that begins in March, so that
--- the leap day is its last day.
+-- Returns the number of days from 1970-01-01 to a day of a year. Years begin in March, so that the
+-- leap day is the last day; `day` counts from 0.
 local function days_to(year, day)
   return 365 * year + floor(year / 4) - floor(year / 100) + floor(year / 400) + day - 719468
 end
 
--- Returns the year, beginning in March, of a number of days since 1970-01-01, and the day in that
--- year, from 0.
+-- Converts a number of days since 1970-01-01 to a year that begins in March, and the day in that
+-- year, counted from 0.
 local function year_of(today)
   local year = floor((today + 719468) / 365.2425)
   if days_to(year + 1, 0) <= today then year = year + 1 end

@@ -1,6 +1,6 @@
 -- Handles POST: inserts a row, or updates an existing one. The tables' columns enforce most rules:
--- they reject a row with fields that are missing, unknown, null, of another type, too long or
--- taken, and then nothing changes.
+-- they reject a row if a field is missing, unknown, null, too long, of another type, or not unique
+-- where it has to be. A rejected row changes nothing.
 
 local veche = require "veche"
 local tables = require "tables".tables
@@ -34,7 +34,7 @@ local function update(kind, row, id)
   return tables[kind]:update(id, row)
 end
 
--- Carries a request out: with an id it updates, without one it inserts. Returns the status.
+-- Executes a request: updates the row `id`, or inserts a row if `id` is nil. Returns the status.
 local function change(kind, req, id)
   local row = req.json
   if type(row) ~= "table" or not req.body:find("^%s*{") then return 400 end

@@ -1,5 +1,5 @@
--- The same echo server as that of LAppS: each message is returned on its connection, as the same
--- kind.
+-- An echo server like that of LAppS: each message is returned on its connection, as text or binary
+-- like the original.
 local app = {}
 
 function app.message(conn, data, kind) conn:send(data, kind) end

@@ -1,5 +1,5 @@
 <?php
-// A back end in PHP: a plain socket, no extension. Where no answer is needed, three lines do it:
+// A back end in PHP that needs only a plain socket and no extension. Without the answer, three lines suffice:
 //
 //   $veche = stream_socket_client('tcp://127.0.0.1:1234');
 //   fwrite($veche, json_encode(['user' => 'tester01', 'data' => 'hello']) . "\n");
@@ -17,8 +17,8 @@ if ($argc !== 3) {
 }
 
 /**
- * Pushes to all connections of a user; returns the number of connections to which it was handed, or null if Veche does not know it
- * (with the engine on Redis).
+ * Pushes a message to all connections of a user. Returns the number of connections to which Veche passed the message, or null
+ * with the engine on Redis, where the number is unknown.
  */
 function push(string $user, mixed $message): ?int
 {

@@ -51,7 +51,7 @@ answer=''
 if [[ $answer =~ \"handed\":\ ?([0-9]+) ]]; then
     echo "handed to ${BASH_REMATCH[1]}"
 elif [[ $answer =~ \"result\":\ ?\{ ]]; then
-    # With Redis Veche does not know the number.
+    # With Redis, Veche does not know the number of receivers.
     echo "published"
 else
     echo "not pushed: $answer" >&2

@@ -1,7 +1,7 @@
--- Tests of the chat: `veche test` in this folder runs them. Each begins without members.
+-- Tests of the chat: `veche test` in this folder runs them. Each test begins without members.
 local test = require "veche.test"
 
--- Returns a client that has entered a room, and its id. The confirmation has arrived.
+-- Returns a client that has entered a room and received the confirmation, and the client's id.
 local function enter(room, nick)
   local client = test.connect("/chat/" .. room)
   client:send { type = "join", nick = nick }

@@ -1,5 +1,6 @@
-//! Passes arbitrary bytes to the decoder of commands: it does not panic, keeps its limits, and finds the same commands
-//! wherever they are in a message. Their data are encoded again as publications, in every form, and decoded.
+//! Passes arbitrary bytes to the decoder of commands. The decoder must not panic, must keep its limits, and must find
+//! the same commands wherever they are in a message. The commands' data are encoded as publications, in every form,
+//! and decoded.
 //!
 //! The first byte of the input selects the encoding and the decoder; the rest is the message.
 
@@ -70,7 +71,7 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
             write(data);
         }
     }
-    // After a pong the same commands are found, in both encodings; truncated input has no additional ones.
+    // If a pong precedes the message, the same commands follow it, in both encodings.
     let pong = match encoding {
         Encoding::Json => b"{}\n".as_slice(),
         Encoding::Protobuf => &[0],
@@ -90,6 +91,7 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
     ) {
         return;
     }
+    // A truncated message has no commands that the whole message lacks.
     for end in [
         message.len() / 3,
         message.len() / 2,

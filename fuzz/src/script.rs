@@ -1,7 +1,8 @@
 //! Runs arbitrary programs in a VM. The VM must not crash or panic and must keep working; errors must be texts.
 //!
-//! The input is a script of the environment: connections, messages, requests, time, answers and replies, reloads. Each
-//! message is a program too, which calls any function that scripts can reach; `script/app.lua` runs it.
+//! The input encodes a sequence of events: connections, messages, requests, passing time, answers and replies to
+//! calls, and reloads. Each message is a program too, which calls any function that scripts can reach;
+//! `script/app.lua` runs it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +35,7 @@ impl<'d> Script<'d> {
         Some(*first)
     }
 
-    /// Returns as many bytes as the next byte says.
+    /// Takes one byte as a length, and returns that many of the following bytes, or all if there are fewer.
     fn bytes(&mut self) -> &'d [u8] {
         let length = usize::from(self.byte().unwrap_or(0));
         let (bytes, rest) = self.0.split_at(length.min(self.0.len()));

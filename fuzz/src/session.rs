@@ -44,7 +44,7 @@ const CHANNELS: [&str; 16] = [
     "#ann",
 ];
 
-/// Counts of a run, by which tests check that fuzzer scripts cover all these cases.
+/// Counts of a run. Tests use them to check that fuzzer scripts cover all counted cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Commands that were answered.
@@ -91,7 +91,7 @@ struct Client {
     /// The client's unanswered commands.
     asked: std::collections::VecDeque<(u32, Value)>,
     subscriptions: BTreeMap<String, Subscription>,
-    /// The client's last position in each channel from which it can recover.
+    /// For each channel, the last position from which the client can recover.
     positions: BTreeMap<String, (Value, u64)>,
 }
 

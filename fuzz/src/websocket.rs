@@ -1,5 +1,5 @@
-//! Passes arbitrary bytes to a decoder. It must not panic or exceed its memory limits, and must return the same events
-//! however the bytes are split. Every message must survive encoding and decoding.
+//! Passes arbitrary bytes to a decoder. The decoder must not panic or exceed its memory limits, and must return the
+//! same events however the bytes are split. Every message must survive encoding and decoding.
 //!
 //! The first byte of the input selects compression and limits, the second how the bytes are split; the rest are the
 //! received bytes.
@@ -123,7 +123,8 @@ fn decode(
     events
 }
 
-/// Encodes the messages again as the peer would, and checks that they are decoded alike.
+/// Encodes the decoded messages again in the peer's role, and checks that decoding returns the same
+/// messages.
 fn round_trip(
     role: Role,
     agreed: Option<deflate::DeflateParams>,

@@ -49,8 +49,7 @@ pub(crate) enum Action {
         pad: u16,
         times: u8,
     },
-    /// The back end repeats its last publication to a channel, or an earlier one, as if it did not know whether it was
-    /// accepted.
+    /// The back end repeats its last publication to a channel, or an earlier one, as if the answer had been lost.
     PublishAgain { channel: u8, is_older: bool },
     /// The back end reads a channel's history.
     ReadHistory {

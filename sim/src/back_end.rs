@@ -30,7 +30,7 @@ pub(crate) struct BackEnd {
     pub(crate) requests: Vec<BackEndRequest>,
     /// The replies to queries.
     pub(crate) query_replies: Vec<(usize, HubReply)>,
-    /// The last publication of each channel. `older` has an earlier one.
+    /// The last publication of each channel. `older` contains an earlier publication of the channel.
     latest: BTreeMap<usize, Pushed>,
     older: BTreeMap<usize, Pushed>,
     /// The latest version published.
@@ -53,8 +53,8 @@ pub(crate) enum BackEndRequest {
 #[derive(Clone, Copy)]
 struct Pushed {
     number: u64,
-    /// The number of the publication whose idempotency key this one uses; its own number if it is
-    /// new.
+    /// The number of the publication that first used the idempotency key; equal to `number` if the
+    /// key is new.
     key: u64,
     version: Option<u64>,
     worker: usize,

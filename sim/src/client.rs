@@ -69,8 +69,8 @@ pub(crate) struct SimulatedClient {
     pub(crate) hook_route: HookRoute,
     /// Hook decisions on this connection whose effects have not been observed yet.
     pub(crate) decisions: Vec<CommandDecision>,
-    /// When the client's subscriptions expire, by channel, and its connection, under the empty name. Subscriptions
-    /// that do not expire have no entry.
+    /// The expiry of each of the client's subscriptions by channel name, and the expiry of its connection under the
+    /// empty name. What does not expire has no entry.
     pub(crate) expiries: BTreeMap<Box<str>, u64>,
     /// The close code of a drain that began while the client was connected.
     pub(crate) drain_code: Option<u16>,

@@ -85,7 +85,7 @@ impl SimulatedClient {
         self.send(SentCommand::Connect(known), json!({ "connect": connect }));
     }
 
-    /// Subscribes to all wanted channels as far as there is room.
+    /// Subscribes to the wanted channels, up to the maximum number of pending commands.
     pub(crate) fn subscribe_to_all(&mut self, ledger: &Ledger) {
         for channel in self.wants.clone() {
             if !self.has_room() {

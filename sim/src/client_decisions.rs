@@ -54,7 +54,8 @@ impl SimulatedClient {
             SentCommand::Subscribe(channel, _) => (HookKind::Subscribe, Some(channel), 0),
             SentCommand::Publish(channel, number) => (HookKind::Publish, Some(channel), number),
             SentCommand::Rpc(number) => (HookKind::Rpc, None, number),
-            // Only subscribers may do this, and the subscription was refused or has ended before.
+            // Only subscribers may read the history or the presence, and the client is not
+            // subscribed: the subscription was refused or has ended.
             SentCommand::History(channel, ..) | SentCommand::Presence(channel)
                 if self.is_out_of(channel) =>
             {
@@ -154,7 +155,7 @@ impl SimulatedClient {
             HookKind::Subscribe | HookKind::SubRefresh => Some(decided.channel.clone()),
             _ => None,
         };
-        // The decision comes too late for a subscription that has ended meanwhile.
+        // The decision comes too late for a subscription that has already ended.
         let channel =
             channel.filter(|channel| !self.is_over(channel, now_ms.saturating_sub(GRACE_MS)));
         match (channel, decided.fate) {

@@ -10,7 +10,7 @@ use crate::setup::Setup;
 use crate::simulated_driver;
 use crate::worker_driver::StartWorkers;
 
-/// Number of lines shown before the first difference. `FROM`: the number shown from it on.
+/// Number of lines shown before the first difference. `FROM` is the number of lines shown from the difference on.
 const BEFORE: usize = 3;
 const FROM: usize = 4;
 
@@ -22,18 +22,18 @@ const LINE_MAX: usize = 400;
 pub struct Difference {
     /// The seed of the world.
     pub seed: u64,
-    /// The index of the action; [`ACTIONS`] for the end.
+    /// The index of the action; [`ACTIONS`] for the end of the run.
     pub step: usize,
     /// The action in text form.
     pub action: String,
     /// The outputs of workers in that step, on the simulator's own driver and on the compared one.
     pub outputs: [Vec<String>; 2],
-    /// The broken promise of the world on the driver that is compared with the simulator's own, if it broke one.
+    /// The promise that the world broke on the compared driver, if it broke one.
     pub failure: Option<Failure>,
 }
 
-/// Runs the world of a seed on the simulator's own driver and then on another one, and compares the traces after each
-/// step. Returns the number of compared outputs.
+/// Runs the world of a seed on the simulator's own driver and then on another driver, and compares the traces after
+/// each step. Returns the number of compared outputs.
 ///
 /// # Errors
 /// The first step that differs.

@@ -55,7 +55,8 @@ pub(crate) enum CoverageEvent {
     TakenAtOnce,
     /// The back end learned later that its publication was accepted.
     TakenLater,
-    /// An outdated state was skipped.
+    /// A back end published a state that is older than the latest one, so the publication was
+    /// skipped.
     Outdated,
     /// The back end read a history.
     Looked,

@@ -37,7 +37,7 @@ impl Disk {
         self.logs = (0..workers).map(|_| Log::default()).collect();
     }
 
-    /// Takes the batch of a worker's turn.
+    /// Queues the batch of a worker's turn.
     pub(crate) fn take(&mut self, worker: usize, batch: LogBatch) -> PromiseResult {
         let log = &mut self.logs[worker];
         let last = log.queued.back().map_or(log.committed, |last| last.number);

@@ -80,8 +80,8 @@ impl World {
         for worker in workers {
             worker.drain(within_ms, shutdown_reason);
         }
-        // All workers begin the drain now, even one with more messages than it takes in a turn: the
-        // time of the drain is the same for all.
+        // All workers begin the drain now, even a worker with more waiting messages than it handles in a turn,
+        // because the time of the drain is the same for all workers.
         for worker in 0..self.process.workers.len() {
             self.turn(worker, Some(salt))?;
             while !self.process.workers[worker].shared().is_draining() {

@@ -73,8 +73,8 @@ impl DrivenWorker {
         self.driver.connections()
     }
 
-    /// Returns the numbers of publications that the worker's slow clients have lost: the oldest,
-    /// those replaced by later ones of their channel, and those that their namespaces permit.
+    /// Returns three numbers of publications that were not delivered to the worker's slow clients: the oldest ones
+    /// in an outbox, those replaced by a later one of their channel, and those of namespaces that permit the loss.
     pub(crate) fn dropped(&self) -> [u64; 3] {
         let dropped = &self.shared().stats.publications_dropped;
         dropped.each_ref().map(|count| count.read())
@@ -228,7 +228,7 @@ impl DrivenWorker {
         self.engine_events.push(event);
     }
 
-    /// Passes a dial request of its application to the worker.
+    /// Passes a dial request of the worker's application to the worker.
     pub(crate) fn dial(&mut self, wanted: DialRequest) {
         self.is_woken = true;
         let mut wanted = Some(wanted);

@@ -1,8 +1,8 @@
 //! Commands of a client without a WebSocket: envelopes posted on a separate connection, to any worker, which forwards
 //! them to the worker of the response.
 //!
-//! An envelope names the process and the session from the connect reply. The response is 204 once it is accepted, and
-//! 404 from another process; envelopes for unknown sessions are ignored.
+//! An envelope names the process and the session from the connect reply. The named process accepts it with
+//! status 204; any other process responds with 404. Envelopes for unknown sessions are ignored.
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ pub(crate) struct PendingEnvelope {
 #[derive(Default)]
 pub(crate) struct EmulationConnection {
     pub(crate) link: Option<LinkId>,
-    /// The process at the other end.
+    /// The number of the process at the other end.
     pub(crate) incarnation: u32,
     pub(crate) out: Vec<u8>,
     pub(crate) received: Vec<u8>,
@@ -114,7 +114,7 @@ impl EmulationConnection {
         let mut lost = None;
         while let Some(status) = self.next_status()? {
             let Some(posted) = self.owed.pop_front() else {
-                // The server closes a connection that was silent for too long with 408.
+                // A connection that was silent for too long gets a 408 and is closed.
                 promise!(status == 408, "every answer has a request", "{status}");
                 continue;
             };

@@ -14,7 +14,7 @@ use crate::worker_driver::WorldMessage;
 /// A publication by its channel and number.
 type Publication = (usize, u64);
 
-/// The publications to be sent to one worker.
+/// Checks the order of the publications that are to be sent to one worker.
 pub(crate) struct FairnessCheck {
     to: usize,
     /// The checked channels: the worker must get every publication, and no log delays publications.
@@ -28,8 +28,8 @@ pub(crate) struct FairnessCheck {
 struct Waiting {
     home: usize,
     publication: Publication,
-    /// Whether the publication arrived in the home's current turn. The home may then send earlier
-    /// publications of its own first.
+    /// Whether the publication arrived in the home's current turn. In that turn, the home may first
+    /// send earlier publications of its own.
     is_new: bool,
     /// How many later publications the home has served before this one.
     passes: u32,
@@ -50,7 +50,7 @@ impl FairnessCheck {
         !self.waiting.is_empty()
     }
 
-    /// Handles that a home takes a message of another worker.
+    /// Records that a home has taken a message of another worker.
     pub(crate) fn taken(&mut self, home: usize, message: &WorldMessage) {
         match message {
             WorkerMessage::Hub(HubMessage::Publish { payload, .. }) => {
@@ -78,7 +78,7 @@ impl FairnessCheck {
         }
     }
 
-    /// Handles that a home sends a message to another worker.
+    /// Records that a home sends a message to another worker.
     pub(crate) fn posted(&mut self, home: usize, to: usize, message: &WorldMessage) {
         let WorkerMessage::Hub(HubMessage::Deliver { publication, .. }) = message else {
             return;
@@ -108,7 +108,7 @@ impl FairnessCheck {
         }
     }
 
-    /// Handles that a home has ended its turn.
+    /// Records that a home has ended its turn.
     pub(crate) fn turned(&mut self, home: usize) {
         for one in self.waiting.iter_mut().filter(|one| one.home == home) {
             one.is_new = false;

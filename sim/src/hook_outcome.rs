@@ -9,7 +9,7 @@ use crate::channels::{CHANNELS, TOKEN_CHANNELS};
 /// The error code of a denied command.
 const DENIED: u32 = 1001;
 
-/// The code with which the hook closes a client, which may reconnect.
+/// The close code of a client that the hook disconnects. The client may reconnect.
 const ENDED: u16 = 4001;
 
 /// The outcome of a hook request.

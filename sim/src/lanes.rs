@@ -19,7 +19,8 @@ pub(crate) struct Lanes {
     messages_max: usize,
     /// By worker: the number of messages that may be taken in a turn; all others arrive later.
     due: Vec<usize>,
-    /// Checks the order in which publications are served, while enabled.
+    /// The check of the order in which publications are served; `None` while the order is not
+    /// checked.
     pub(crate) watch: Option<FairnessCheck>,
     /// Counts of serialised messages.
     as_bytes: SerializedCounts,
@@ -97,7 +98,8 @@ impl Lanes {
         &mut self.lanes[from * self.workers + to]
     }
 
-    /// Returns, by worker, the data that `from` has sent there and that is not processed.
+    /// Returns, by receiving worker, the number of data messages from `from` that are not processed
+    /// yet.
     pub(crate) fn unfinished(&self, from: usize) -> Vec<u32> {
         let lanes = &self.lanes[from * self.workers..][..self.workers];
         lanes.iter().map(|lane| lane.unfinished).collect()
@@ -116,7 +118,7 @@ impl Lanes {
         lane.messages.push_back(carried);
     }
 
-    /// Marks data of `from` as processed by `to`. Returns whether that many messages were
+    /// Marks `count` data messages of `from` as processed by `to`. Returns false if fewer were
     /// unprocessed.
     pub(crate) fn finish(&mut self, from: usize, to: usize, count: u32) -> bool {
         let lane = self.at(from, to);
@@ -139,8 +141,9 @@ impl Lanes {
                 true => random.usize(0..4),
                 false => usize::MAX,
             };
-            // The worker takes the items of a turn lane by lane in an order that is unknown here.
-            // So that the checked order is right, all of them come from one lane.
+            // The worker takes the items of a turn lane by lane, in an order that is unknown here.
+            // While the order of service is checked, all items of a turn therefore come from one
+            // lane.
             if self.watch.is_some() {
                 let is_first = arrived.iter().all(Vec::is_empty);
                 count = if is_first { self.messages_max } else { 0 };
@@ -180,7 +183,7 @@ impl Lanes {
         self.due[to] = messages;
     }
 
-    /// Returns the maximum of unprocessed data in any lane.
+    /// Returns the highest number of unprocessed data messages in a lane.
     pub(crate) fn unfinished_max(&self) -> u32 {
         let all = self.lanes.iter().map(|lane| lane.unfinished);
         all.max().unwrap_or(0)

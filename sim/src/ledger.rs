@@ -136,7 +136,8 @@ impl Ledger {
             .version
     }
 
-    /// Returns the latest version published in this life to which the publisher got a reply.
+    /// Returns the latest version that was published in this life of the process and to which the
+    /// publisher got a reply.
     pub(crate) fn newest_answered(&self, channel: usize) -> Option<u64> {
         let all = self.channels[channel].publications.iter();
         let answered = all.filter(|one| one.known_ms.is_some());
@@ -152,7 +153,8 @@ impl Ledger {
         one.known_ms.get_or_insert(now_ms);
     }
 
-    /// A process starts with streams from a disk: nothing expires for [`RESTORE_GRACE_MS`].
+    /// Records that a process starts with streams from a disk: nothing expires for
+    /// [`RESTORE_GRACE_MS`].
     pub(crate) fn restored(&mut self) {
         self.doubt_until_ms = self.now_ms + RESTORE_GRACE_MS;
     }
@@ -177,7 +179,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A wildcard subscriber received one publication right after another.
+    /// Checks that `next` is the only publication that wildcard subscribers received right after
+    /// `before`.
     pub(crate) fn note_wildcard_order(
         &mut self,
         incarnation: u32,
@@ -249,7 +252,7 @@ impl Ledger {
             .map(|(_, number)| number)
     }
 
-    /// A client received a publication; returns its source.
+    /// Checks a publication that a client received. Returns the publication's source.
     pub(crate) fn note_delivery(&self, channel: usize, number: u64) -> Result<Source, Failure> {
         let name = CHANNELS[channel].name;
         let found = self.channels[channel].publications.get(number as usize);
@@ -355,13 +358,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// A channel's history is about to be removed.
+    /// Records that a channel's history is about to be removed.
     pub(crate) fn clear(&mut self, channel: usize) {
         self.channels[channel].cleared = Cleared::Somewhere;
     }
 
-    /// Records the position that the channel's home reports at rest. It replaces the known state,
-    /// since a client may have reported the position of an earlier stream last.
+    /// Records the position that the channel's home reports at rest. This position replaces the
+    /// known state, because the known state may be a position in an earlier stream that a client
+    /// has reported.
     pub(crate) fn settled(&mut self, channel: usize, place: RawPosition) {
         let (epoch, top) = place;
         let incarnation = self.incarnation;
@@ -440,7 +444,7 @@ mod tests {
     const CHAT: usize = 0;
     const EPOCH: u64 = 7;
 
-    /// A ledger that knows ten publications.
+    /// A ledger with ten publications.
     fn ledger(is_logged: bool) -> Ledger {
         let setup = Setup {
             is_logged,

@@ -10,18 +10,19 @@ pub(crate) type LinkId = u32;
 /// A transport connection between a client and a worker.
 pub(crate) struct Link {
     pub(crate) client: usize,
-    /// The worker and connection of the server's end; `None`: it is gone.
+    /// The worker and the connection at the server's end; `None` if that end does not exist.
     pub(crate) server: Option<(usize, ConnectionId)>,
     /// Whether the client's end exists.
     pub(crate) has_client: bool,
     /// Bytes sent by the client that have not arrived at the server.
     pub(crate) up: VecDeque<u8>,
-    /// Whether the client has sent FIN after the bytes in `up`; `up_ended`: whether it has arrived.
+    /// Whether the client has sent FIN after the bytes in `up`. `up_ended`: whether this FIN has
+    /// arrived.
     pub(crate) up_ends: bool,
     pub(crate) up_ended: bool,
     /// Bytes sent by the server that have not arrived at the client.
     pub(crate) down: VecDeque<u8>,
-    /// The number of further bytes sent by the server that the transport has not accepted yet.
+    /// The number of bytes that the server has to send and the transport has not accepted yet.
     pub(crate) unsent: usize,
     /// Whether the server has sent FIN after the bytes in `down` and the unsent bytes.
     pub(crate) down_ends: bool,
@@ -48,7 +49,7 @@ impl Network {
         }
     }
 
-    /// Opens a link that the server does not know yet.
+    /// Opens a link that the server has not accepted yet.
     pub(crate) fn open(&mut self, client: usize) -> LinkId {
         let id = self.next;
         self.next += 1;

@@ -29,7 +29,7 @@ pub(crate) struct OneWayClient {
     pub(crate) link: Option<LinkId>,
     /// The client's id while it is connected.
     name: String,
-    /// Whether the client's response has ended, so that it closes the connection.
+    /// Whether the response to the client has ended, so that the client closes its connection.
     pub(crate) is_over: bool,
     incarnation: u32,
     pub(crate) out: Vec<u8>,
@@ -48,7 +48,7 @@ pub(crate) struct OneWayClient {
     views: BTreeMap<usize, ChannelView>,
 }
 
-/// What the client knows of a channel on its current connection.
+/// The client's state of a channel on its current connection.
 struct ChannelView {
     /// Publications with this number or a later one were published after the client had connected.
     from: u64,

@@ -1,6 +1,6 @@
 //! Protobuf encoding of commands and replies: the same values as in JSON, by tables of fields.
 //!
-//! It shares nothing with the server's codec except the protocol definition.
+//! This module shares nothing with the server's codec except the protocol definition.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ enum Kind {
     Number,
     Flag,
     Text,
-    /// Bytes, which contain text in this simulator.
+    /// Bytes. In this simulator they contain text.
     Data,
     Message(Fields),
     /// A repeated field of messages.
@@ -177,7 +177,7 @@ pub(crate) fn whole_replies(bytes: &mut Vec<u8>) -> Result<Vec<Value>, Failure> 
     replies(&whole)
 }
 
-/// Encodes an envelope of commands that are Protobuf already.
+/// Encodes an envelope of commands that are already encoded in Protobuf.
 pub(crate) fn envelope(node: &str, session: &str, commands: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     put_bytes(&mut out, 1, node.as_bytes());

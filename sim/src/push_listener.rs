@@ -31,10 +31,10 @@ pub(crate) struct PushListener {
     pub(crate) out: Vec<u8>,
     pub(crate) reads: bool,
     reader: Reader,
-    /// The close code of a drain.
+    /// The close code that the listener must get from a drain; `None` without a drain.
     pub(crate) drain_code: Option<u16>,
     views: BTreeMap<usize, ChannelView>,
-    /// The listener's position in each channel, if its route has positions.
+    /// The listener's position in each channel, if its route sends positions.
     places: BTreeMap<usize, RawPosition>,
 }
 

@@ -10,11 +10,11 @@ use crate::run::{Broken, run};
 use crate::setup::Setup;
 use crate::shrink::{chosen, shrink};
 
-/// Number of actions of a world: enough for interesting behaviour, few enough to be shrunk. Many short worlds differ
-/// more than a long one.
+/// Number of actions of a world: enough for interesting behaviour, few enough to be shrunk. Many short worlds vary
+/// more than one long world.
 pub const ACTIONS: usize = 1_000;
 
-/// A world that kept its promises.
+/// The summary of a world that kept its promises.
 #[derive(Clone, Debug)]
 pub struct WorldSummary {
     /// A hash of everything observed in the world.

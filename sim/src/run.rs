@@ -14,7 +14,7 @@ use crate::trace::Trace;
 use crate::worker_driver::StartWorkers;
 use crate::world::World;
 
-/// A world that broke a promise.
+/// The failure of a world: a promise was broken, or code panicked.
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
     pub(crate) failure: Failure,

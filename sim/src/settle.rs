@@ -21,7 +21,7 @@ use crate::stall::StalledParts;
 use crate::subscription::SubscriptionState;
 use crate::world::{STREAM_BYTES, World, channel_name};
 
-/// Number of rounds after which a world counts as one that never rests.
+/// Number of rounds after which a world counts as never coming to rest.
 const ROUNDS_MAX: usize = 20_000;
 
 /// Step of the clock in milliseconds while the world comes to rest.
@@ -67,7 +67,7 @@ impl World {
             match random.u8(0..3) {
                 // A silent back end is not pinged, so its connection may stay open forever.
                 _ if self.is_caller(id) || self.is_for_posts(id) => self.drop_server(id),
-                // Only its transport notices that a unidirectional client is gone.
+                // If a unidirectional client is gone, only its transport notices that.
                 0 | 2 if self.is_one_way(id) => self.drop_server(id),
                 _ if self.is_one_way(id) && self.is_silent(id) => self.drop_server(id),
                 0 => self.drop_server(id),
@@ -358,7 +358,8 @@ impl World {
         let one_ways = self.peers.one_ways.iter();
         let listening = one_ways.filter_map(|one| one.name_in(channel));
         let expected: BTreeSet<_> = subscribers.chain(listening).collect();
-        // The server may not know yet that clients have gone. Members of lounges may return within the leave delay.
+        // The server may not have noticed yet that clients have gone. Members of lounges may return within the leave
+        // delay.
         let has_silent = self.network.links.values().any(|link| !link.has_client);
         let is_exact = !has_silent && !self.peers.has_slow() && kind.has_exact_presence();
         promise!(

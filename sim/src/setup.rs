@@ -38,12 +38,13 @@ pub(crate) struct Setup {
     /// Whether channels of kind [`Log`](crate::channels::Kind::Log) have their own, sufficient
     /// budget.
     pub(crate) has_reserve: bool,
-    /// Maximum padding of a publication.
+    /// Maximum padding of a publication in bytes.
     pub(crate) pad_max: u16,
     /// Whether histories are stored on a disk.
     pub(crate) is_logged: bool,
-    /// Bit masks by client: whether the client uses Protobuf, and whether it wants deltas.
+    /// One bit per client: whether the client uses Protobuf.
     pub(crate) protobuf: u64,
+    /// One bit per client: whether the client wants deltas.
     pub(crate) deltas: u64,
     /// Two bits per client, which select the hook that decides on its requests.
     pub(crate) decides: u64,

@@ -1,8 +1,8 @@
 //! The simulator's own driver of the real [worker](veche_worker::Worker): transports and lanes in
 //! memory.
 //!
-//! A world passes its inputs in. The worker's outputs to the network, other workers and the disk
-//! are passed back. No step of a turn is implemented here.
+//! The driver passes the inputs of a world to the worker, and returns the worker's outputs to the network, other
+//! workers and the disk. No step of a turn is implemented here.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -296,7 +296,8 @@ impl SimulatedDriver {
         }
     }
 
-    /// Handles the worker's requests to its surroundings. Returns whether its applications have stopped.
+    /// Handles the requests that the worker passes to its driver. Returns whether the worker's applications have
+    /// stopped.
     fn ask(&mut self, out: &mut Vec<WorkerOutput>) -> bool {
         let mut have_stopped = false;
         while let Some(request) = self.worker.poll_request() {

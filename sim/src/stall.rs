@@ -65,7 +65,8 @@ const WAITING_MAX: usize = 20;
 /// Maximum number of turns in which a slow worker takes one message each.
 const SLOW_ROUNDS: usize = 40;
 
-/// Minimum size of a publication besides its payload, in bytes, for a client that may lose publications.
+/// Minimum number of bytes that a queued publication takes in addition to its payload, for a client
+/// that may lose publications.
 const KEPT_BYTES: usize = 80;
 
 /// The homes, receivers and senders affected by a worker that gets no turns.

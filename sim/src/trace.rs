@@ -65,7 +65,7 @@ impl Trace {
         let _ = write!(Noting(self), "{value:?}");
     }
 
-    /// Counts an output, and records it in text form if enabled.
+    /// Counts an output. Also records it as text if [`keep_words`](Self::keep_words) was called.
     pub(crate) fn count_output(&mut self, value: &impl Debug) {
         self.outputs += 1;
         if let Some(words) = &mut self.words {

@@ -257,7 +257,7 @@ impl SimulatedTransports {
         all.map(|transport| transport.id).collect()
     }
 
-    /// Returns the next event from a peer. After its end the transport is gone.
+    /// Returns the next event from a peer. After `Closed` the transport is gone.
     pub(crate) fn poll_peer(&mut self, id: ConnectionId) -> Option<PeerEvent> {
         if self.dialed.iter().any(|(dialed, _)| *dialed == id) {
             return None;

@@ -11,7 +11,7 @@ type Delivered = (usize, u64);
 
 #[derive(Default)]
 pub(crate) struct WildcardView {
-    /// By channel: publications with this number or a later one were published after the subscription.
+    /// By channel: the number of the first publication that was published after the subscription.
     from: BTreeMap<usize, u64>,
     order: Vec<Delivered>,
     all: BTreeSet<Delivered>,

@@ -23,7 +23,7 @@ use crate::trace::Trace;
 /// A message between workers of a world.
 pub type WorldMessage = WorkerMessage<Infallible>;
 
-/// The longest piece of input that arrives at once: the receive buffer of a driver.
+/// The maximum number of input bytes that arrive at once: the size of a driver's receive buffer.
 pub const RECEIVE_BYTES_MAX: usize = 64 << 10;
 
 /// The initial conditions of all workers of a process.
@@ -37,7 +37,7 @@ pub struct Conditions {
     pub credits: u32,
     /// The low-water mark of a transport's queue.
     pub low_water_bytes: usize,
-    /// Bytes that a transport to another server accepts before it reads.
+    /// Number of bytes that a transport to another server accepts before that server reads.
     pub room_bytes: usize,
     /// Whether histories are written to a log.
     pub is_logged: bool,
@@ -62,7 +62,7 @@ pub enum TransportInput {
     Bytes(Vec<u8>),
     /// FIN from the peer.
     Fin,
-    /// The peer vanished with a reset.
+    /// RST from the peer.
     Reset,
     /// The transport accepts this many more bytes.
     Room(usize),
@@ -102,7 +102,7 @@ pub enum TransportEvent {
     Sent,
     /// A part of a buffer was sent.
     Progressed,
-    /// The queue fell below its low-water mark.
+    /// The bytes to be sent fell to the low-water mark or below it.
     Drained,
     /// The transport's timer fired.
     Timer,
@@ -116,7 +116,7 @@ pub enum TransportEvent {
 /// An output of a worker and its transports, in order.
 #[derive(Debug)]
 pub enum WorkerOutput {
-    /// A turn begins. Without events it could have waited this many milliseconds; `None`: forever.
+    /// A turn begins. Without events the worker would have waited for this many milliseconds; `None`: forever.
     Waits(Option<u64>),
     /// A transport reports an event to its worker.
     Event(ConnectionId, TransportEvent),
@@ -159,9 +159,9 @@ pub enum WorkerOutput {
 
 /// One worker with its transports and its ends of lanes.
 ///
-/// Transports report their events once in each [`accept`](Self::accept), [`arrive`](Self::arrive) and
-/// [`turn`](Self::turn): new connections, then sent buffers, then timers in the order of their deadlines, then input
-/// and ends, one per transport; where the order is open, by the index of the transport.
+/// In each [`accept`](Self::accept), [`arrive`](Self::arrive) and [`turn`](Self::turn), transports report their events
+/// once: new connections, then sent buffers, then timers in the order of their deadlines, then one input or end per
+/// transport. Events of equal rank are ordered by the index of the transport.
 pub trait WorkerDriver {
     /// Returns the state shared by the connections of the worker.
     fn shared(&self) -> &Context;

@@ -32,13 +32,14 @@ use crate::worker_driver::{
 /// The initial wall clock, in milliseconds since 1970.
 pub(crate) const WALL_MS: u64 = 1_800_000_000_000;
 
-/// Maximum overhead of a publication on the wire beside its data and channel name: in a push, and in a reply.
+/// Maximum overhead of a publication on the wire in bytes, whether in a push or in a reply. Its data and channel name
+/// are not included.
 const FRAMING_BYTES: usize = 250;
 
 /// Maximum size of an empty stream, including its channel name.
 pub(crate) const STREAM_BYTES: u64 = 512;
 
-/// Maximum size of a reply without publications, mostly client ids.
+/// Maximum size in bytes of a reply, not counting publications. Most of these bytes are client ids.
 const REPLY_BYTES: usize = 10_000;
 
 pub(crate) struct World {
@@ -422,7 +423,7 @@ impl World {
         Ok(true)
     }
 
-    /// Runs a worker's turn; without a salt it takes all its messages. Returns whether anything moved.
+    /// Runs a worker's turn. Without a salt, the worker handles all messages sent to it. Returns whether anything moved.
     pub(crate) fn turn(&mut self, worker: usize, salt: Option<u32>) -> Result<bool, Failure> {
         let now = self.now();
         let lanes = &mut self.process.lanes;
@@ -546,7 +547,7 @@ impl World {
     /// Crashes the process and starts another one.
     pub(crate) fn crash(&mut self, salt: u32) -> PromiseResult {
         let mut random = Rng::with_seed(salt.into());
-        // Some queued batches are written, although this was not reported.
+        // Before the crash, some queued batches reach the disk, but the process does not learn of this.
         if let Some(disk) = &mut self.disk {
             for worker in 0..self.process.workers.len() {
                 for _ in 0..random.usize(0..3) {
@@ -560,7 +561,7 @@ impl World {
             if let Some(link) = self.network.links.get_mut(&id) {
                 link.down_ends = false;
                 link.up.clear();
-                // Some clients still get the bytes in flight.
+                // Half of the clients lose the bytes that were in flight to them.
                 if random.bool() {
                     link.down.clear();
                 }

@@ -1,4 +1,4 @@
-//! Runs clusters of several nodes. The environment variables are those of the other worlds: `VECHE_SIM_STEPS`,
+//! Runs clusters of several nodes. The environment variables are the same as for other worlds: `VECHE_SIM_STEPS`,
 //! `VECHE_SIM_FROM`, `VECHE_SIM_SEED` and `VECHE_SIM_ONLY`; with the last, `VECHE_SIM_TRACE` prints all orders and
 //! events. With `VECHE_SIM_LIST` the run continues after a failure.
 

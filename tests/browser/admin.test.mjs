@@ -1,5 +1,5 @@
 // The admin page against a real server with clients: the key, the charts, a channel, a user, the keyboard, a server that
-// stops and restarts. run.sh passes the binary; screenshots go to the same folder as the others.
+// stops and restarts. run.sh passes the binary and the folder of screenshots.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";

@@ -118,7 +118,7 @@ const lastBecomes = (page, state) =>
 
 const unread = (page, name) => page.textContent(`#lists a[href="#${name}"] .unread`);
 
-/** Simulates a change to another window: each page of Chromium believes that it has the focus. */
+/** Simulates a change to another window: in Chromium each page always reports that it has the focus. */
 const look = (page, isThere) =>
   page.evaluate((there) => {
     document.hasFocus = () => there;

@@ -45,7 +45,7 @@ async function open(site, options = {}) {
   page.setDefaultTimeout(15_000);
   page.on("pageerror", (error) => complaints.push(String(error)));
   page.on("console", (line) => {
-    // The browser itself reports the 401 of a visitor without a login, and the 403 of a wrong password.
+    // The browser itself logs the status 401 for a visitor without a login, and 403 for a wrong password.
     const isStatus = /Failed to load resource/.test(line.text());
     if (line.type() === "error" && !isStatus) complaints.push(line.text());
   });

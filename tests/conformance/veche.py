@@ -76,7 +76,7 @@ class Veche:
 
     def __exit__(self, *_):
         if self.process.poll() is None:
-            # A second TERM makes the server stop without waiting for clients.
+            # A second SIGTERM makes the server stop without waiting for clients.
             self.process.terminate()
             try:
                 self.process.wait(2)

@@ -25,8 +25,8 @@ class Case:
     sentinel: bool = False
     # Whether memory growth and echo latency are checked. They are not if a node is killed.
     has_all_nodes: bool = True
-    # Whether nodes have to log the fault. They do not notice it if Redis only loses data, or
-    # replies late but in time.
+    # Whether nodes have to log the fault. Nodes do not notice that Redis only loses data, or
+    # replies late but before their timeout.
     is_logged: bool = True
 
 

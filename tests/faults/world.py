@@ -119,7 +119,7 @@ class World:
             before = dict(self.ledger.acknowledged)
             await asyncio.sleep(seconds)
             acknowledged = self.ledger.acknowledged
-            # The first publication may have been in flight before, so each channel needs two.
+            # One new acknowledgement may be for a publication sent before the copy, so each channel needs two.
             await until("publications to all channels", lambda: all(acknowledged[each] > before[each] + 1 for each in before))
             self.is_silent = True
             _, late = await asyncio.wait(self.publishers, timeout=30)

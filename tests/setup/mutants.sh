@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs cargo-mutants if it is missing, which takes a few minutes.
+# Installs cargo-mutants if it is missing. The installation takes a few minutes.
 set -euo pipefail
 export PATH="$HOME/.cargo/bin:$PATH"
 version=27.1.0

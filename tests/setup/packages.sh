@@ -1,6 +1,6 @@
 #!/bin/bash
-# packages.sh run|test|full|bench|package|shootout: installs Debian's packages for a purpose, if any
-# is missing. Prints nothing if all are installed.
+# packages.sh run|test|full|bench|package|shootout: installs the Debian packages for one of these
+# purposes. Prints nothing if all are installed.
 set -euo pipefail
 
 declare -A packages=(

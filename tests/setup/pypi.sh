@@ -1,7 +1,6 @@
 #!/bin/bash
-# Installs a public Python client of Centrifugo for the tests from PyPI, in its own environment, if
-# it is missing. The argument is cent or centrifuge-python. Prints the path of the interpreter that
-# has it.
+# Installs a public Python client of Centrifugo from PyPI, in its own environment, if it is missing.
+# The argument is cent or centrifuge-python. Prints the path of the interpreter that has the client.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 case $1 in

@@ -10,7 +10,7 @@ from .schedule import ALONE, IDLE, Step
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CARGO = "--workspace --locked --quiet"
-# Without jemalloc, whose build takes two minutes of a core and which no pure test needs.
+# No jemalloc: its build takes two minutes of CPU time, and no pure test needs it.
 CHECKS = "--profile checks --no-default-features"
 
 BUILT = ("build",)
@@ -138,7 +138,7 @@ MODEL = Step(
     2400, needs=BUILT, place=IDLE,
 )  # fmt: skip
 # The first step makes an optimised build; the second runs each measured path once under Valgrind.
-# Both do nothing if the recorded counts are those of another machine.
+# Both steps do nothing if the counts were recorded on another machine.
 COUNTED = Step("build of instructions", "bench/instructions --if-judged --build", 2400, needs=READY, place=IDLE)
 INSTRUCTIONS = Step("instructions", "bench/instructions --if-judged", 900, needs=("build of instructions",))
 DEPENDENCIES = Step("dependencies", "tests/deny.sh", 300, cores=0.5, needs=("setup",))
@@ -215,7 +215,7 @@ def fuzz(targets):
 # Time limit of each part of the full set, in seconds, on two cores.
 PART_LIMIT = 3600
 START = (setup("setup-test setup-full"), build())
-# The server, optimised almost like that of users, but linked in much less time.
+# The server, optimised almost like a release, but linked in much less time.
 OPTIMISED = Step("optimised build", "cargo build --profile bench --locked --quiet --package veche", 2400, cores=ALL, needs=BUILT)
 OPTIMISED_FILE = str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "release/veche")
 # The parts of the full set besides `make test`. Each begins with the build that it needs.
@@ -233,8 +233,7 @@ PARTS = {
         *both(long("attacks", 1500, "server::attacks", VECHE_ATTACK_SECONDS="10")),
         *both(whole("slow attacks", "tests/conformance/slow_suite.py", 300)),
     ),
-    # The slowest calls from Lua, on a build like that of users, with the limits that the guide
-    # states.
+    # The slowest calls from Lua, on a build like a release, with the limits that the guide states.
     "lua": (
         *START,
         OPTIMISED,
@@ -253,7 +252,7 @@ PARTS = {
             long("upgrades and kills", 900, "server::supervisor", "under_load --nocapture", VECHE_UPGRADES="20", VECHE_KILLS="50")
         ),
     ),
-    # Longer runs: twenty times the data, or ten minutes instead of one.
+    # Longer runs than in `make test`: twenty times the data, or ten minutes instead of one.
     "recovery": (
         *START,
         *both(whole("recovery", "tests/recovery.py 10", 900)),
@@ -271,7 +270,7 @@ PARTS = {
         *both(soak(600)),
         long("churn of the loop", 1800, "net::churn", VECHE_CHURN_SECONDS="600"),
     ),
-    # Worlds with new seeds; a failure reports its seed.
+    # Runs worlds with new seeds; a failure reports its seed.
     "simulator": (
         *START,
         long("simulator", 1800, "sim::worlds", "promises --nocapture", **ten_million_steps()),

@@ -26,7 +26,7 @@ export function begin() {
     label: "Find",
     none: "No channel has subscribers.",
     pattern: patternOf,
-    // Personal channels are in the view of users.
+    // Personal channels are omitted here; the view of users has them.
     name: (channel) => (channel.startsWith("#") ? null : channel),
     href: hrefOf,
     exact: (text) => (/[*?]/.test(text) ? null : { href: hrefOf(text), label: `Show “${text}” anyway` }),

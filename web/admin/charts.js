@@ -1,4 +1,5 @@
-// The charts, drawn by uPlot, in light and dark colours. Without uPlot, a note is shown instead.
+// The charts, drawn by uPlot, in light and dark colours. Without uPlot, the page shows a note in
+// their place.
 
 import { WORKERS_DRAWN_MAX } from "./figures.js";
 import { bytes, clock, milliseconds, percent, perSecond, short } from "./format.js";

@@ -5,8 +5,8 @@
 export const find = (id) => document.getElementById(id);
 
 /**
- * Creates an element. Of `attributes`, `on…` are listeners, `true` sets and `false` omits, others
- * are text.
+ * Creates an element. An attribute whose name begins with `on` is an event listener. The value
+ * `true` stands for an empty attribute, `false` and `undefined` for none.
  */
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);

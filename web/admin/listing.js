@@ -28,8 +28,10 @@ export class Listing {
   #chosen = "";
 
   /**
-   * `about` has `noun`; `pattern(text)`; `name(channel)`, which is `null` for channels that are not listed;
-   * `href(name)`; `exact(text)`, a link for a name that may not be listed, or `null`; and `label`, the label of the search field.
+   * `about` describes the list. `noun` is the heading of the names, and `label` the label of the search field. `pattern(text)`
+   * returns the server's pattern for a typed text. `name(channel)` returns the listed name of a channel, or `null` if the channel
+   * is not listed. `href(name)` returns the address of a name's view. `exact(text)`, which is optional, returns a link for a name
+   * that may not be listed, or `null`.
    */
   constructor(holder, about) {
     this.#about = about;

@@ -7,7 +7,7 @@ import { bytes, lasted, milliseconds, percent, perSecond, short, whole } from ".
 import * as pools from "./pools.js";
 import { pulse } from "./pulse.js";
 
-/** A longer pause, in seconds, makes a gap in the lines. */
+/** If no figures arrive for more than this many seconds, the lines of the charts have a gap. */
 const HOLE_S = 5;
 
 const rate = perSecond(short);
@@ -60,7 +60,7 @@ export function begin() {
   pulse.addEventListener("figures", ({ detail }) => take(detail));
 }
 
-/** Handles that the view is shown again. */
+/** Draws the charts when the view is shown again. */
 export const enter = () => charts.draw();
 
 function take({ figures, before }) {

@@ -43,7 +43,7 @@ class Pulse extends EventTarget {
     this.#set("locked", why);
   }
 
-  /** Reads the figures at once, for a tab that becomes visible while the server is lost. */
+  /** Reads the figures at once if the state is "lost"; called when the tab becomes visible. */
   hurry() {
     if (this.state !== "lost") return;
     this.#run += 1;

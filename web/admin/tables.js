@@ -5,7 +5,7 @@ import { call } from "./api.js";
 import { fill, find, heads, make, say, table } from "./dom.js";
 import { bytes, count, percent, whole } from "./format.js";
 
-/** Interval of reading the details of a table, which costs the server CPU time. */
+/** Milliseconds between two readings of a table's details. Each reading costs the server CPU time. */
 const AGAIN_MS = 5_000;
 
 let timer = 0;

@@ -69,7 +69,7 @@ const DEEDS = [
   },
 ];
 
-/** One user, whose data is read repeatedly while shown. */
+/** One user, whose data is read repeatedly while it is shown. */
 class User {
   #name;
   #timer = 0;

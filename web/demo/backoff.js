@@ -1,16 +1,16 @@
-// How long to wait before the next attempt to connect. Pure: no clock, no timer, no DOM.
-// Ten thousand pages that lose one server should reconnect spread over time, not at once.
+// How long to wait before the next attempt to connect. The module uses no clock, no timer and no
+// DOM. Ten thousand pages that lose one server should reconnect spread over time, not at once.
 
-/** The first wait is drawn from at most this many milliseconds; each failure doubles it. */
+/** The longest wait after a connection that lasted, in milliseconds. Each failure doubles it. */
 export const FIRST_MS = 2_000;
 /** No wait is longer than this. */
 export const LONGEST_MS = 30_000;
 /** A connection that lasted this long resets the count of failures. A shorter one counts as a failure. */
 export const STEADY_MS = 5_000;
-/** After `online`, or when a tab becomes visible, the next attempt is at most this far away. */
+/** After `online`, or when a tab becomes visible, the next attempt follows within this many milliseconds. */
 export const SOON_MS = 1_500;
 
-/** The fixed share of the wait, so that it is never 0. */
+/** The share of a wait that is not random, so that no wait is 0. */
 const FIXED_SHARE = 0.2;
 
 /**

@@ -1,5 +1,5 @@
 // One WebSocket that reconnects: connects, notices the end, waits with jitter, connects again.
-// It knows no DOM and shows nothing; the page listens to its two events:
+// It does not use the DOM; the page listens to its two events:
 //   "state"    after every change of `state`, `nextAt`, `end`
 //   "message"  with `detail` = a string, or an ArrayBuffer
 
@@ -72,7 +72,7 @@ export class Connection extends EventTarget {
   #closed(code, reason) {
     const wasOpen = this.state === "open";
     this.#drop();
-    // Only a connection that lasted resets the count: a server that accepts and then drops must not be flooded.
+    // Only a connection that lasted resets the count: a server that accepts and then drops connections must not be flooded.
     const lasted = wasOpen && Date.now() - this.#openedAt >= STEADY_MS;
     this.failures = lasted ? 0 : this.failures + 1;
     this.end = { ...explain({ code, reason, wasOpen }), code, wasOpen };

@@ -1,6 +1,6 @@
-// The ready-to-copy lines: one push, in each language that a back end may use. Pure.
-// Every value is quoted by its language's rules: a visitor's input must survive the paste
-// exactly, and must never become code.
+// The ready-to-copy lines: one push, in each language that a back end may use. This module does not
+// access the page. Every value is quoted by its language's rules: a visitor's input must survive
+// the paste exactly, and must never become code.
 
 /** The host and port of the push listener in examples/push/veche.toml. */
 export const PUSH_HOST = "127.0.0.1";
@@ -81,7 +81,7 @@ function word(text) {
   return /^[\w.:@/-]+$/.test(text) ? text : shell(text);
 }
 
-/** Quotes for a POSIX shell: inside single quotes, only the single quote itself is special. */
+/** Quotes a text for a POSIX shell: inside single quotes, only the single quote itself is special. */
 export function shell(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -41,9 +41,9 @@ function cutTo(text, charsMax) {
 }
 
 /**
- * The value of a push from the text typed into the panel.
+ * Parses the text typed into the panel to the value of a push.
  * @returns {{word: "data" | "binary", value: unknown}}
- * @throws {Error} with a sentence for the visitor
+ * @throws {Error} with a message for the visitor
  */
 export function typed(kind, text) {
   if (kind === "json") {

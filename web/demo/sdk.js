@@ -1,6 +1,6 @@
-// The same as connection.js with the public `centrifuge` SDK, which reconnects automatically. It is
-// loaded on request (?by=sdk), and may be missing: tests/setup/centrifuge_page.sh fetches it before
-// the binary is built.
+// The same as connection.js with the public `centrifuge` SDK, which reconnects automatically. The
+// SDK is loaded on request (?by=sdk), and may be missing: tests/setup/centrifuge_page.sh fetches it
+// before the binary is built.
 
 import { explain } from "./closing.js";
 

@@ -1,4 +1,4 @@
-//! Handshakes and frames of clients, and the server's responses.
+//! Sends handshakes and frames of clients to the worker, and reads the responses.
 
 use veche_net::ConnectionId;
 use veche_proto::websocket::{MessageKind, encode_message};

@@ -13,7 +13,7 @@ mod worker;
 
 pub use path::Path;
 
-/// The name of every path, and the number of its runs.
+/// The name of each measured code path, and how often the path is run.
 pub const OPERATIONS: &[(&str, u32)] = &[
     ("frame_in_20", 1000),
     ("frame_in_1k", 1000),

@@ -79,7 +79,8 @@ const PUSH: u32 = 1;
 const IDLE: usize = 1000;
 /// The number of messages after which LuaJIT has finished compiling.
 const WARM: usize = 2000;
-/// Number of uncounted operations before the counted ones, which fill caches and let buffers grow.
+/// Number of uncounted operations before the counted ones. The uncounted ones fill caches and let
+/// buffers grow.
 const WARM_UP: usize = 10;
 
 /// Returns a path that handles each of these messages in its own turn. A run fails if the messages
@@ -106,7 +107,7 @@ fn turns(mut rig: WorkerRig, messages: Vec<(ConnectionId, Vec<u8>)>, bytes_each:
 }
 
 /// Returns a path that handles one message `count` times, after `warm_up` uncounted times. Each
-/// counted message has to produce as many bytes as the last uncounted one.
+/// counted message has to produce as many bytes as the last uncounted message.
 fn repeated(
     mut rig: WorkerRig,
     from: ConnectionId,

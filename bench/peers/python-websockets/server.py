@@ -24,7 +24,7 @@ def answer_plain(connection, request):
 
 
 async def main(port):
-    # Compression and pings are off, as in the other servers.
+    # Compression and pings are off, as in the other servers of the comparison.
     options = {"compression": None, "ping_interval": None, "process_request": answer_plain, "backlog": 4096}
     async with serve(echo, "127.0.0.1", port, **options) as server:
         await server.serve_forever()

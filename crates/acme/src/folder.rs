@@ -53,7 +53,7 @@ impl CertificateFolder {
         replace(&self.0.join("account.json"), account)
     }
 
-    /// Sets an account aside under another name, since the authority no longer knows it.
+    /// Sets an account aside under another name, since the authority has no such account any more.
     pub(super) fn forget_account(&self) -> io::Result<()> {
         fs::rename(
             self.0.join("account.json"),

@@ -5,8 +5,8 @@
 //! crate, and the server loads it like any changed file. One order runs at a time among all
 //! processes that share the cache.
 //!
-//! The crate knows when an order is due, and the files of the cache. It knows neither listeners nor
-//! the protocol, which is in [`veche_outbound::acme`].
+//! The crate decides when an order is due, and reads and writes the files of the cache. It does not
+//! depend on listeners. The protocol is in [`veche_outbound::acme`].
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +40,7 @@ const TARGET: &str = "veche::acme";
 /// The interval of checks for due certificates.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// The delay of the next attempt while another process is ordering.
+/// The delay of the next attempt while another process is ordering a certificate.
 const BUSY: Duration = Duration::from_secs(10);
 
 /// The delay of the next attempt if the cache can't be written to.
@@ -229,7 +229,7 @@ impl CertificateManager {
             folder,
             _lock: lock,
         };
-        // A failure is recorded in advance, so that a crash during the order counts as one.
+        // A failure is recorded in advance, so that a crash during the order counts as a failure.
         if let Err(error) = going.keep(&going.attempts_failed(None)) {
             return kept.no_cache(&error);
         }

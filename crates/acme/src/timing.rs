@@ -13,13 +13,14 @@ const RENEW_AFTER: f64 = 2.0 / 3.0;
 /// renewed together.
 const RENEW_SPREAD: f64 = 1.0 / 20.0;
 
-/// The minimum delay between an issued certificate and the next order for the same names, in seconds, whatever its
-/// lifetime.
+/// The minimum delay between an issued certificate and the next order for the same names, in seconds, whatever the
+/// certificate's lifetime.
 const AFTER_ISSUED_S: i64 = 3600;
 
 /// The first and the longest delay after failures, in seconds; each delay is twice the one before.
 const UNREACHABLE_S: [i64; 2] = [10, 3600];
-/// Like `UNREACHABLE_S`, after refusals: Let's Encrypt accepts five failed proofs for a name per hour.
+/// The first and the longest delay after refusals, in seconds, like `UNREACHABLE_S`. Let's Encrypt accepts five failed
+/// proofs for a name per hour.
 const REFUSED_S: [i64; 2] = [180, 12 * 3600];
 const LIMITED_S: [i64; 2] = [3600, 24 * 3600];
 
@@ -138,8 +139,8 @@ impl CertificateInfo {
         self.is_for(names) && now_s <= self.valid_until_s
     }
 
-    /// Checks that the certificate matches the order. Otherwise storing it would make the next
-    /// order due at once.
+    /// Checks that the certificate matches the order. Storing one that does not match would make
+    /// the next order due at once.
     pub(super) fn check_issued(&self, names: &[String], now_s: i64) -> Result<(), String> {
         let why = match () {
             () if !self.is_for(names) => format!("it is for {:?}", self.names),
@@ -211,8 +212,8 @@ mod tests {
         // A certificate that is valid for six days is renewed when two days are left.
         let short = held(&["a.example"], 0, 6);
         assert_eq!(due(Some(&short), 0.0), NOW_S + 4 * DAY_S);
-        // A certificate is ordered at once if none exists, or only one for other names, or an
-        // expired one.
+        // A certificate is ordered at once if there is none, or if the existing one has other names
+        // or has expired.
         assert!(due(None, 0.5) <= NOW_S);
         assert!(due(Some(&held(&["b.example"], 0, 90)), 0.5) <= NOW_S);
         assert!(due(Some(&held(&["a.example"], 90, -1)), 0.5) <= NOW_S);
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(waits(Some(&unreachable), 4), [10, 20, 40, 80]);
         assert_eq!(waits(Some(&unreachable), 40)[39], 3600);
         let refused = OrderError::Refused(String::new());
-        // At most five attempts are made in the first hour, and finally two a day.
+        // At most five attempts are made in the first hour, and in the long run two a day.
         assert_eq!(waits(Some(&refused), 5), [180, 360, 720, 1440, 2880]);
         assert_eq!(waits(None, 60)[59], 12 * 3600);
         let limited = |after_s| OrderError::Limited {

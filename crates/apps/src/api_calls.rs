@@ -1,8 +1,8 @@
 //! Calls of the server API by applications. The front ends execute them like the API calls of back ends, and the
 //! handler that made the call is resumed with the response.
 //!
-//! A call starts once all earlier publications of this worker's applications have been passed to the hub, so that it
-//! sees their effects. This module does not interpret the methods of the API.
+//! A call starts once all earlier publications of this worker's applications have been passed to the hub, so that the
+//! call sees their effects. This module does not interpret the methods of the API.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -52,7 +52,7 @@ struct ServerApiCall {
 }
 
 impl ApiCalls {
-    /// Returns whether calls wait to be started or for credit, so that the next turn must retry them.
+    /// Returns whether calls wait for their start or for credit, so that the next turn must retry them.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -133,7 +133,7 @@ impl AppHosts {
             return;
         };
         command.call.answered(ticket, answer);
-        // A call in the queue `waiting` is resumed when its turn in the queue comes.
+        // A call in the queue `waiting` is resumed in the order of that queue.
         if !command.is_waiting {
             self.deliver_api_call(number, shared);
         }
@@ -193,7 +193,7 @@ impl AppHosts {
     }
 }
 
-/// Records the publication that an API call makes, for a test, in the same way as a publication of a script.
+/// For a test, records the publication that an API call makes, in the same way as a publication of a script.
 fn record_publication(recorder: &AppRecorder, method: &str, body: &[u8]) {
     if !matches!(method, "push" | "publish" | "broadcast") {
         return;

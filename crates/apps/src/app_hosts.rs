@@ -264,7 +264,8 @@ impl AppHosts {
         self.notices = Some(NoticePublisher::new(notices));
     }
 
-    /// Returns whether this worker runs the application. Each instance of a service runs on one worker only.
+    /// Returns whether this worker runs the application. All workers run an application, except that each instance of a
+    /// service runs on one worker only.
     pub(super) fn is_assigned(&self, bundle: &AppBundle) -> bool {
         let place = bundle.slot.map(|slot| slot.worker(self.workers));
         place.is_none_or(|place| place == self.worker)
@@ -523,8 +524,8 @@ impl Apps for AppHosts {
         self.run(app, None, shared, |app, now| {
             let is_late = why == AbandonReason::TimedOut;
             app.runtime.handle_event(Event::Gone { id, is_late }, now);
-            // Other coroutines that write the response or subscribe the session are resumed with an
-            // error.
+            // Coroutines that still wait, to write the response or for a subscription, are resumed
+            // with an error.
             for token in writers.into_iter().chain(given_up) {
                 let gone = veche_runtime::WaitResult::Failed(veche_runtime::GONE.to_owned());
                 app.runtime.answer(token, &gone, now);

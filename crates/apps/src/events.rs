@@ -42,7 +42,7 @@ impl AppHosts {
         };
         let app = self.apps[usize::from(place)].as_ref();
         if !app.is_some_and(|app| app.runtime.handles(EventKind::Channels)) {
-            // Events are not kept for code that is loaded later and may handle them.
+            // The events are dropped even if code that is loaded later would handle them.
             return false;
         }
         let room = WAITING_MAX - self.event_queue.queue.len();

@@ -28,7 +28,7 @@ use super::recorder::RecordedEntry;
 /// The result of subscribing a session.
 enum AppSubscribeResult {
     Done,
-    /// The outcome with the position of the subscription, which the script has requested.
+    /// The script has requested the position of the subscription, so the outcome contains it.
     Place(CallOutcome),
 }
 

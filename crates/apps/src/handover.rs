@@ -155,7 +155,7 @@ impl AppHosts {
         self.apps[usize::from(id.0)] = None;
     }
 
-    /// Drops the older code of an application once it is idle or past its time limit.
+    /// Drops the older code of an application once that code is idle or its time limit has passed.
     pub(super) fn retire(&mut self, id: AppId, shared: &mut Context) {
         let Some(app) = self.app(id) else { return };
         for tasks in app.runtime.retire(shared.now) {

@@ -55,10 +55,10 @@ struct PendingHook {
     session: ConnectionId,
     id: HookRequestId,
     due_ms: u64,
-    /// The number of the publication deferred last before the request was made.
+    /// The number of the last publication that was deferred before the request was made.
     behind: u64,
-    /// A copy of the request if the application's runtime had not finished starting; newer code may then decide the
-    /// request.
+    /// A copy of the request if the application's runtime had not finished starting, so that newer code can decide
+    /// the request.
     request: Option<Box<HookRequest>>,
 }
 
@@ -75,8 +75,8 @@ impl PendingHooks {
         Some(waiting)
     }
 
-    /// Returns the requests that an application received before it had finished starting, with their numbers. Newer
-    /// code may decide them instead.
+    /// Returns the requests, with their numbers, that reached an application before it had finished starting. If the
+    /// application is replaced, its newer code may decide them.
     pub(super) fn unstarted(&self, app: AppId) -> impl Iterator<Item = (u64, AppHookRequest<'_>)> {
         let own = self.waiting.iter().filter(move |(_, one)| one.app == app);
         own.filter_map(|(number, one)| Some((*number, hook_request(one.request.as_deref()?))))
@@ -160,7 +160,7 @@ impl AppHosts {
             self.run(app, None, shared, |app, now| {
                 app.runtime.handle_event(Event::HookGone { number }, now);
             });
-            // Fails the request even if no VM knows it any more, for example because the VM was replaced.
+            // Fails the request even if no VM has it any more, for example because the VM was replaced.
             self.hook_answered(number, HookResponse::Failed, shared);
         }
     }

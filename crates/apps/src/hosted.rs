@@ -1,4 +1,4 @@
-//! The kinds of runtimes as one enumeration: delivering a message costs a branch instead of a virtual call.
+//! One enumeration of all kinds of runtimes, so that delivering a message costs a branch instead of a virtual call.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use veche_types::{ConnectionId, Now};
 pub(super) enum HostedRuntime {
     /// A Lua VM in this process.
     Script(Script),
-    /// A script behind FastCGI, such as php-fpm, which gets a request per event.
+    /// A script behind FastCGI, such as php-fpm. Each event becomes a request to it.
     PerEvent(Box<PerEvent>),
     /// Worker processes that run the handlers.
     Workers(Box<Workers>),

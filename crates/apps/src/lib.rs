@@ -1,11 +1,12 @@
 //! Applications: the layer between scripts and connections.
 //!
-//! The front ends know applications only by the trait [`Apps`](veche_frontends::Apps), and scripts act only through
-//! effects. [`AppHosts`] connects both on each worker, and [`AppRegistry`] holds the code for all workers.
+//! The front ends call applications only through the trait [`Apps`](veche_frontends::Apps), and scripts act only
+//! through effects. On each worker [`AppHosts`] connects the front ends with the scripts. [`AppRegistry`] holds the
+//! code for all workers.
 //!
-//! The crate knows which application a session belongs to, how its effects apply to connections and channels, and how
-//! code is replaced while handlers are suspended. It does not know the order of the worker's turn, sockets, threads or
-//! Lua.
+//! The crate determines which application a session belongs to, applies the application's effects to connections and
+//! channels, and replaces code while handlers are suspended. It does not depend on the order of the worker's turn, on
+//! sockets, on threads or on Lua.
 
 #![forbid(unsafe_code)]
 

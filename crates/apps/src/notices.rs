@@ -10,8 +10,8 @@ use super::app_hosts::AppHosts;
 /// The interval between publications of the notices, in milliseconds.
 const EVERY_MS: u64 = 200;
 
-/// The source of the notices for the developer's pages. Each notice is returned, and so published, repeatedly for a
-/// while.
+/// The source of the notices for the developer's pages. Each notice is published repeatedly for a while, because
+/// [`due`](Self::due) returns it repeatedly.
 pub trait Notices: Send + Sync {
     /// Returns the channel of the developer's pages.
     fn channel(&self) -> &'static str;

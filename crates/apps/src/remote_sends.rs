@@ -12,7 +12,7 @@ use veche_types::ConnectionId;
 use super::app_hosts::AppHosts;
 use super::user_search::{UserSearch, UserSearchResult};
 
-/// Maximum number of queued bytes for one worker; further actions are dropped.
+/// Maximum number of bytes queued for one worker; further actions for that worker are dropped.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// A queued message that has reached this many bytes gets no further actions; the next action begins a new message.
@@ -31,7 +31,7 @@ pub struct AppWorkerMessage {
 pub(super) enum RemoteAction {
     Send(ConnectionId, MessageKind, Vec<u8>),
     Close(ConnectionId, u16, String),
-    /// Requests a search from the other worker.
+    /// Requests that the receiving worker search for a user's connections.
     Find(UserSearch),
     Found(UserSearchResult),
 }

@@ -4,9 +4,9 @@
 use veche_frontends::AppId;
 use veche_hub::ConnectionId;
 
-/// The index in the ids of all queries of channels.
+/// The index in the [`ConnectionId`]s that stand for queries of channels.
 const QUERIES: u32 = u32::MAX;
-/// The index in the ids of API calls is this value minus the application's number.
+/// The index in the [`ConnectionId`] that stands for an API call is this value minus the application's number.
 const API_CALLS: u32 = u32::MAX - 1;
 
 /// The application that made a request, with the kind of the request.

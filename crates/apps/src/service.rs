@@ -93,8 +93,8 @@ impl RunningApp {
         self.lifecycle.is_some() && self.runtime.service_state() == ServiceState::Runs
     }
 
-    /// Returns the time at which [`AppHosts::advance_service`] has to be called, in monotonic milliseconds; `u64::MAX`
-    /// if there is none.
+    /// Returns the time at which [`AppHosts::advance_service`] has to be called, in monotonic milliseconds; `u64::MAX`:
+    /// never.
     pub(super) fn lifecycle_due_ms(&self) -> u64 {
         match self.lifecycle.as_ref().map(|lifecycle| lifecycle.state) {
             Some(LifecycleState::New) if !self.runtime.has_older() => 0,

@@ -1,7 +1,7 @@
 //! Searches for a user's connections on all workers: a message asks every other worker for its
 //! connections, and the answers of all workers form one result.
 //!
-//! The hub knows the connections of a user. This module selects those that belong to the searching
+//! The hub lists the connections of a user. This module selects those that belong to the searching
 //! application, and tracks the handlers that wait for a result.
 
 use std::collections::HashMap;

@@ -347,7 +347,7 @@ impl ArchiveDatabase {
         bytes(&self.path) + bytes(&self.log())
     }
 
-    /// Moves everything into the tables and closes the file.
+    /// Moves the log into the tables and closes the file.
     pub(crate) fn close(self) -> Result<(), Error> {
         self.checkpoint("truncate")?;
         // Without its WAL the database can be copied as a single file.

@@ -1,5 +1,5 @@
-//! The row numbers of each stream's publications. Converts records into row changes; publications added and removed
-//! within one group never reach the file. Pure: no file, no clock.
+//! The row numbers of each stream's publications. Converts records into row changes. Publications added and removed
+//! within one group never reach the file. The module accesses no file and no clock.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
@@ -18,7 +18,7 @@ pub(crate) struct Index {
     id: u64,
 }
 
-/// The state of a stream, kept in memory so that it need not be read.
+/// The state of a stream, kept in memory so that it need not be read from the database.
 #[derive(Debug)]
 pub(crate) struct IndexedStream {
     pub(crate) id: u64,

@@ -5,7 +5,7 @@
 //! the batches that arrived meanwhile as one group, and reports the last durable batch to each worker.
 //! Nothing is read while the server runs: [`open`] returns the whole content once.
 //!
-//! The crate knows nothing of hubs, expiry or publishers. Storage is SQLite; `docs/decisions/12-archive.md` explains
+//! The crate does not depend on hubs, expiry or publishers. Storage is SQLite; `docs/decisions/12-archive.md` explains
 //! why. The file consists of plain tables and can be inspected with `sqlite3` while no server uses it.
 
 mod archive;

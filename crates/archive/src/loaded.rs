@@ -5,7 +5,7 @@ use std::vec;
 
 use crate::record::{StoredPublication, StoredVersion};
 
-/// All streams in unspecified order, including expired publications.
+/// All streams, in unspecified order. Their publications include expired ones.
 #[derive(Debug, Default)]
 pub struct LoadedStreams {
     pub(crate) channels: vec::IntoIter<LoadedStream>,

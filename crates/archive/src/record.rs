@@ -59,7 +59,7 @@ pub struct StoredPublication {
     pub payload: Bytes,
     /// The version of the state, if the publisher sent one.
     pub version: Option<StoredVersion>,
-    /// Further data of the hub. The archive does not interpret it.
+    /// Data that the hub stores with the publication. The archive does not interpret it.
     pub extra: Option<Bytes>,
 }
 
@@ -74,7 +74,7 @@ pub struct StoredVersion {
 }
 
 impl ArchiveRecord {
-    /// Returns the memory in bytes that the record takes while it waits. Channel names are shared and don't count.
+    /// Returns the memory in bytes that the record takes in the queue. Channel names are shared and don't count.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let beside = match self {

@@ -27,10 +27,10 @@ const TEXT_BYTES_MAX: u64 = 4096;
 /// The file with Linux's id of the current boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Follows the boot id in the `run` file if each commit is synced.
+/// The word after the boot id in the `run` file if each commit is synced.
 const COMMITTING: &str = "commit";
 
-/// Replaces the boot id in the `run` file if that id can't be read. No boot has this id.
+/// The word in place of the boot id in the `run` file if the boot id can't be read. No boot has this id.
 const UNKNOWN: &str = "unknown";
 
 /// Content of the `run` file while the archive is closed.
@@ -42,7 +42,8 @@ const RENEW: &str = "renew";
 /// Content of the `run` file if the database is to be set aside.
 const DAMAGED: &str = "damaged";
 
-/// Returns Linux's id of the current boot. `None` if it can't be read, as in a sandbox: read it before entering one.
+/// Returns Linux's id of the current boot. `None` if it can't be read. A sandboxed process can't read
+/// it, so it has to be read before the sandbox is entered.
 #[must_use]
 pub fn boot_id() -> Option<String> {
     let text = fs::read_to_string(BOOT).ok()?;
@@ -110,7 +111,7 @@ pub(crate) fn damaged(folder: &Path) {
     let _ = write(folder, DAMAGED);
 }
 
-/// Writes in place with constant length: this needs no space, so it works on a full disk.
+/// Overwrites the file in place. The length is constant, so this works on a full disk.
 fn write(folder: &Path, text: &str) -> io::Result<File> {
     let file = private(folder)?.open(&folder.join(FILE))?.file;
     file.write_all_at(format!("{text:<TEXT_BYTES$}\n").as_bytes(), 0)?;
@@ -152,7 +153,7 @@ impl Renewal {
         }
     }
 
-    /// Returns the new epoch, which has the same number of bits.
+    /// Returns the new epoch for `epoch`. Both have the same number of bits.
     pub(crate) fn apply(self, epoch: u64) -> u64 {
         match epoch ^ u64::from(self.0.get()) {
             // An epoch of zero would mean that no position is known.

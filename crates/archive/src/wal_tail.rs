@@ -1,5 +1,7 @@
-//! Detects what SQLite does not report: that a write-ahead log continues after its last valid commit, and whether that
-//! part was committed. The format is at <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>.
+//! Detects what SQLite does not report: whether a write-ahead log continues after its last valid commit, and whether
+//! the data after that commit was committed.
+//!
+//! The format is at <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -72,7 +74,7 @@ impl WalTail {
         Ok(tail)
     }
 
-    /// Returns whether this part may contain committed data. A process killed while writing leaves no whole frame that
+    /// Returns whether the tail may contain committed data. A process killed while writing leaves no whole frame that
     /// ends a commit.
     pub(crate) fn is_loss(&self) -> bool {
         self.commits > 0 || self.is_garbled
@@ -119,8 +121,8 @@ impl Salt {
         }
     }
 
-    /// Returns whether this salt belongs to an earlier round: both halves differ, whereas a damaged byte changes only
-    /// one.
+    /// Returns whether this salt belongs to an earlier round than `now`. Both halves must differ, since a damaged byte
+    /// changes only one of them.
     fn is_before(self, now: Self) -> bool {
         let rounds = now.round.wrapping_sub(self.round);
         (1..=ROUNDS_MAX).contains(&rounds) && self.random != now.random

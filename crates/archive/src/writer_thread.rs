@@ -1,5 +1,5 @@
 //! The writer thread: commits the waiting batches as one group, reports them as durable, and keeps the files small.
-//! Failed writes are retried until they succeed; meanwhile batches queue up to the limit.
+//! Failed writes are retried until they succeed; meanwhile batches wait in bounded queues.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub(crate) struct WriterThread {
     fsync: FsyncPolicy,
     boot: Option<String>,
     retry: Duration,
-    /// The open database; `None` after an error that may be specific to the open file, which the next
-    /// attempt reopens.
+    /// The open database; `None` after an error that may be specific to the open file. The next
+    /// attempt then reopens the file.
     database: Option<ArchiveDatabase>,
     index: Index,
     /// Changes found necessary while the archive was opened; `None` once they are written.
@@ -201,7 +201,7 @@ impl WriterThread {
             self.failed(&error);
         }
         if self.is_damaged() {
-            // The next start sets the database aside.
+            // Makes the next start set the database aside.
             run_state::damaged(&self.folder);
             self.database = None;
             unwritten += self.close_lanes();
@@ -316,7 +316,7 @@ impl WriterThread {
         result
     }
 
-    /// Returns the open file, which is reopened after an error that may have been specific to it.
+    /// Returns the open file. After an error that may have been specific to the open file, reopens it first.
     fn database(&mut self) -> Result<&mut ArchiveDatabase, Error> {
         if self.database.is_none() {
             self.database = Some(ArchiveDatabase::open(&self.folder, self.fsync)?);

@@ -50,7 +50,7 @@ fn its_files_are_for_their_owner_alone() {
             names,
             ["history.sqlite", "history.sqlite-wal", "lock", "run"]
         );
-        // A copy of the files as a kill would leave them.
+        // Copies the files as a killed process would leave them.
         let read = |name: &String| fs::read(folder.path().join(name)).expect("read");
         let copies: Vec<Vec<u8>> = names.iter().map(read).collect();
         archive.close().expect("closed");
@@ -421,8 +421,8 @@ fn a_machine_crash_of_an_empty_archive_is_not_reported() {
     assert_eq!((loaded.len(), loaded.warnings()), (0, &[][..]));
 }
 
-/// A start renews the epochs and then records its run. If it fails in between, the next start renews them again, and
-/// has to choose other epochs.
+/// A start renews the epochs and then records its run. If it fails before the run is recorded, the next start renews
+/// the epochs again, and has to choose different ones.
 #[test]
 fn epochs_that_are_renewed_twice_are_not_the_first_ones_again() {
     let folder = Folder::new("twice");
@@ -516,7 +516,7 @@ fn a_disk_that_can_not_be_asked_is_asked_again_after_a_pause() {
         assert_eq!(archive.stats().fsyncs, 0, "there is no way to the log");
         std::thread::yield_now();
     }
-    // Each of these batches wakes the thread but adds nothing that has to be synced.
+    // Each of these batches wakes the archive's thread but adds nothing that has to be synced.
     for _ in 0..50 {
         let batch = worker.append(Vec::new());
         worker.wait(batch);

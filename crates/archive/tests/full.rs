@@ -351,7 +351,7 @@ fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
     ));
 }
 
-/// Recording that the archive is open fails at the start. The next attempt follows after a pause or a commit.
+/// At the start, the archive can't record that it is open. It tries again after a pause or a commit.
 #[test]
 fn a_failed_start_is_tried_again_after_a_pause() {
     if let Some(folder) = env::var_os(FOLDER) {

@@ -127,7 +127,8 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
     println!("{kills} kills, batches {acknowledged:?}, {checkpoints} checkpoints");
 }
 
-/// Parses a line of the child. Returns the number of its checkpoints if the line reports durability.
+/// Parses an output line of the child. If the line reports durability, returns the number of
+/// checkpoints in the line.
 fn note(line: &str, acknowledged: &mut [u64]) -> Option<u64> {
     let mut numbers = line
         .strip_prefix("durable ")?

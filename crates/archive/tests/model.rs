@@ -1,4 +1,5 @@
-//! Random records compared with a plain model, with the archive closed, or killed, and reopened in between.
+//! Compares an archive of random records with a plain model. In between, the archive is closed or killed,
+//! and reopened.
 
 mod support;
 
@@ -24,7 +25,7 @@ enum Step {
 #[derive(Clone, Debug)]
 enum Change {
     Open(u8, u64),
-    /// `skip` is the number of offsets beyond the channel's top; 0 repeats the top offset.
+    /// Publishes at an offset that is `skip` beyond the channel's top; 0 repeats the top offset.
     Publish {
         channel: u8,
         skip: u64,

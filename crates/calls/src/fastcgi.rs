@@ -11,7 +11,7 @@ use crate::Secret;
 pub struct FastcgiPool {
     /// Address of the server: `unix:/PATH` or `HOST:PORT`.
     pub address: String,
-    /// Path of the script as the server sees it.
+    /// Path of the script in the file system of the FastCGI server.
     pub script: String,
     /// Maximum number of concurrent requests, at least 1.
     pub size: usize,

@@ -65,7 +65,7 @@ pub struct ReadBody {
 pub struct HttpReply {
     /// The status, from 200 to 999.
     pub status: u16,
-    /// Header names in lower case and values; repeated headers are repeated.
+    /// Header names in lower case, with their values. A repeated header has several entries.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The URL after all redirects.
     pub url: String,

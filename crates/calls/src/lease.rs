@@ -5,8 +5,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// An opaque resource, held while a clone of the lease exists. Only `outbound` knows its content.
-/// Dropping the last clone releases the resource.
+/// A resource that exists while a clone of the lease exists: dropping the last clone releases the
+/// resource. Only the crate `outbound` uses its content.
 #[derive(Clone)]
 pub struct Lease(Arc<dyn Any + Send + Sync>);
 

@@ -143,11 +143,11 @@ pub enum CallErrorKind {
     Unreachable,
     /// An established connection was lost: the call may have had an effect.
     ConnectionLost,
-    /// The other side refused the call.
+    /// The called service refused the call.
     Refused,
     /// The call is invalid.
     Invalid,
-    /// The other side violated its protocol or a limit.
+    /// The called service violated its protocol or exceeded a limit on its response.
     Broken,
 }
 
@@ -163,7 +163,7 @@ impl CallErrorKind {
         Self::Broken,
     ];
 
-    /// Returns the name by which scripts know this kind.
+    /// Returns the name of this kind in scripts.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

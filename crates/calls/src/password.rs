@@ -21,7 +21,8 @@ pub enum PasswordAction {
     Hash,
     /// Verifies the password; answered by [`PasswordReply::IsRight`].
     Verify {
-        /// A PHC string. `None` does the same work and fails, so that the time does not reveal which users exist.
+        /// A PHC string. With `None`, verification takes as long and fails, so that the time does not reveal which
+        /// users exist.
         hash: Option<String>,
     },
 }

@@ -10,7 +10,7 @@ pub struct WorkerConnection {
     pub worker: u16,
     /// The connection's index on the worker.
     pub index: u32,
-    /// The number of reuses of the index.
+    /// How many times the worker has reused the index.
     pub generation: u32,
 }
 

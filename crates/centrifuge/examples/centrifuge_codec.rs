@@ -101,7 +101,7 @@ fn filter(data: PublicationData<'_>) -> Value {
     }
 }
 
-/// Returns a command with all its fields, by the protocol's names.
+/// Returns a command with all its fields, named as in the protocol.
 fn command(command: &Command<'_>) -> Value {
     let (name, fields) = match &command.request {
         ClientRequest::Connect(request) => ("connect", connect(request)),

@@ -46,7 +46,7 @@ pub fn is_json(text: &str) -> bool {
 }
 
 /// The form of a publication's data. Only subscribers that agreed on deltas (in Fossil's format)
-/// with the server get another form than `Off`.
+/// with the server get a form other than `Off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum DeltaKind {
     /// Without deltas: the data is sent unchanged.

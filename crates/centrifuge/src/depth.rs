@@ -1,7 +1,7 @@
 //! The nesting depth of JSON values: clients' parsers fail on values nested too deep.
 
-/// Returns whether a JSON value has more nested arrays and objects than this. The result for invalid JSON is
-/// unspecified.
+/// Returns whether the arrays and objects of a JSON value are nested deeper than `depth_max`. The result for
+/// invalid JSON is unspecified.
 pub(crate) fn is_over(text: &str, depth_max: usize) -> bool {
     let bytes = text.as_bytes();
     // Most values have fewer brackets than the limit, so no scan of the nesting is needed.

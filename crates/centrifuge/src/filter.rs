@@ -35,7 +35,7 @@ enum Node {
     Not(Box<Self>),
 }
 
-/// A comparison of a tag.
+/// A condition on one tag of a publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TagTest {
     Equals(Box<str>),

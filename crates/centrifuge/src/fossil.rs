@@ -70,8 +70,8 @@ impl<'a> DeltaWriter<'a> {
         }
     }
 
-    /// Adds a copy of the bytes at these offsets, which the old data has at `source`, unless inserting the bytes
-    /// themselves is shorter.
+    /// Adds an instruction that copies the bytes `places` of the new data from offset `source` of the old data. Adds
+    /// nothing if it would be shorter to insert these bytes.
     fn copy(&mut self, mut places: Range<usize>, mut source: usize) {
         if self.is_text {
             while places.start < places.end && self.is_within(places.start) {

@@ -1,9 +1,9 @@
 //! The wire format of Centrifugo's client protocol, version 2: decoding of commands, and encoding of replies and
 //! pushes, as JSON and Protobuf.
 //!
-//! The crate is pure: it knows no socket, session or clock, and not which commands are allowed.
-//! Input is borrowed; input that is not a command is rejected with a [`MalformedMessage`] and never
-//! panics. Output is appended to a buffer, and nothing else is allocated for it.
+//! The crate is pure: it uses no socket, session or clock, and does not decide which commands are allowed. Input is
+//! borrowed; input that is not a command is rejected with a [`MalformedMessage`] and never causes a panic. Output is
+//! appended to a buffer, and nothing else is allocated for it.
 //!
 //! ```
 //! use veche_centrifuge::{
@@ -30,7 +30,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Why Protobuf is read and written by this crate itself: docs/decisions/13-protobuf.md.
+//! docs/decisions/13-protobuf.md explains why this crate reads and writes Protobuf itself.
 
 mod data;
 mod depth;

@@ -31,9 +31,9 @@ pub struct ClientInfo<'a> {
 /// A publication in a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publication<'a> {
-    /// The published data, or the delta to them.
+    /// The published data, or a delta from the previous data.
     pub data: PublicationData<'a>,
-    /// The form of the data.
+    /// Whether `data` is a delta, and otherwise whether the subscription uses deltas.
     pub delta: DeltaKind,
     /// The publisher, if it is a client.
     pub info: Option<ClientInfo<'a>>,

@@ -64,7 +64,7 @@ impl Encoding {
         }
     }
 
-    /// Decodes the bare connect request of a unidirectional transport.
+    /// Decodes the connect request of a unidirectional transport, which is not part of a command.
     ///
     /// # Errors
     /// The message is invalid.
@@ -152,7 +152,7 @@ impl<'a> Iterator for Commands<'a> {
                 self.left = left;
                 draft.and_then(CommandBuilder::finish)
             }
-            // A further command exceeds the limit, whatever its content.
+            // A further command exceeds `commands_max`, whatever its content.
             None => Err(MalformedMessage::TooManyCommands),
         };
         if command.is_err() {

@@ -242,7 +242,8 @@ pub struct SubRefreshRequest<'a> {
     /// The token that replaces the current one.
     #[serde(borrow, deserialize_with = "json::secret")]
     pub token: SecretText<'a>,
-    /// The type of the refresh: 0 for a new token. Other values concern the keys of maps and are ignored.
+    /// The type of the refresh: 0 for a new token. Refreshes of other types concern the keys of
+    /// maps and are ignored.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
 }

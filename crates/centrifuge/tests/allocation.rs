@@ -1,4 +1,4 @@
-//! Cost of commands and publications: no allocation where nothing has to be stored.
+//! Tests that commands and publications allocate nothing where nothing has to be stored.
 
 use allocation_counter::measure;
 use veche_centrifuge::{

@@ -20,7 +20,7 @@ const LIMITS: DecodeLimits = DecodeLimits {
     commands_max: 64,
 };
 
-/// Generates JSON values other than strings, whose content could itself be JSON.
+/// Generates JSON values that are not strings: the content of a string could itself be JSON.
 fn json() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("null".to_owned()),

@@ -1,4 +1,5 @@
-//! Every reply and push in both encodings: JSON as written here, Protobuf as decoded by prost, with the same meaning.
+//! Tests every reply and push in both encodings. The JSON is compared with an expected text; the Protobuf, decoded by
+//! prost, must have the same meaning.
 
 mod oracle;
 
@@ -449,7 +450,7 @@ fn with_deltas_json_data_are_a_string() {
         whole,
         r#"{"channel":"c","pub":{"data":"\"a\\\"b\\\\\\n\\u0001\"","offset":2}}"#
     );
-    // A client decodes a JSON string, which contains the text's JSON form.
+    // The string that a client decodes is the text in JSON form.
     let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
     let content = read["pub"]["data"].as_str().unwrap();
     let mut form = Vec::new();
@@ -472,7 +473,7 @@ fn with_deltas_json_data_are_a_string() {
         r#"{"channel":"c","pub":{"data":";","offset":2,"delta":true}}"#
     );
     assert!(wire(patch, DeltaKind::Patch).delta);
-    // A delta that splits a character.
+    // A delta may end inside a UTF-8 character, so it is sent as bytes.
     assert_eq!(
         wire(PublicationData::Binary(b"\xc3"), DeltaKind::Patch).data,
         b"\xc3"
@@ -516,7 +517,7 @@ fn what_bytes_of_protobuf_clients_are() {
         };
         assert_eq!(PublicationData::of_bytes(bytes), expected);
     }
-    // JSON nested more deeply than other clients can read is binary data.
+    // JSON that is nested more deeply than other clients can read is treated as binary data.
     let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert!(matches!(
         PublicationData::of_bytes(deep(128).as_bytes()),

@@ -26,7 +26,7 @@ pub enum AccountError {
         of: String,
         /// The kind of account: "user" or "group".
         what: &'static str,
-        /// The name in the configuration.
+        /// The configured name of the user or group.
         name: String,
     },
     /// Only root can change the user.
@@ -36,13 +36,13 @@ pub enum AccountError {
         of: String,
         /// The process that is configured to run as another user.
         what: &'static str,
-        /// The name in the configuration.
+        /// The configured name of that user.
         name: String,
     },
     /// A file of users or groups can't be read.
     #[error("user: {file} can't be read: {source}")]
     Io {
-        /// The path of the file.
+        /// The path of the list of users or groups, such as `/etc/passwd`.
         file: &'static str,
         /// The error of the system.
         source: io::Error,
@@ -70,13 +70,14 @@ pub struct Account {
 }
 
 impl Account {
-    /// Looks up the configured account of the server process; `None` if none is configured or it is the current one.
+    /// Looks up the configured account of the server process; `None` if none is configured or if the configured
+    /// account is the current one.
     pub fn of(run_as: Option<&RunAs>) -> Result<Option<Self>, AccountError> {
         Self::find(run_as, "server.", "the server process")
     }
 
-    /// Looks up the account of an application's processes, which is that of the server process unless another is
-    /// configured; `None` if it is the current one.
+    /// Looks up the account of an application's processes; `None` if it is the current account. Without a configured
+    /// account, the processes have the account of the server process, `server`.
     pub fn of_app(app: &AppConfig, server: Option<&Self>) -> Result<Option<Self>, AccountError> {
         let run_as = app.processes.as_ref().and_then(|one| one.run_as.as_ref());
         match run_as {

@@ -15,7 +15,7 @@ pub struct AcmeConfig {
     pub contact: Vec<String>,
     /// The folder that contains one folder for each certificate authority.
     pub cache: PathBuf,
-    /// The certificates to trust for the authority's own server, if not those of the system.
+    /// The certificates to trust for the authority's own server; `None`: those of the system.
     pub ca: Option<PathBuf>,
 }
 
@@ -28,7 +28,7 @@ impl AcmeConfig {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' => c,
             _ => '-',
         };
-        // A leading dot would hide the folder, and two would lead elsewhere.
+        // A leading dot would hide the folder, and the name `..` would lead to its parent.
         let name: String = place.trim_matches(['/', '.']).chars().map(safe).collect();
         self.cache.join(name)
     }

@@ -60,7 +60,7 @@ pub(super) struct Environment<'w> {
     pub(super) is_world_readable: &'w dyn Fn(&Path) -> bool,
     /// Reads a certificate and its key; the error is an actionable line.
     pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
-    /// Reads a secret from elsewhere; the error is an actionable line without the secret.
+    /// Reads a secret from its source; the error is an actionable line without the secret.
     pub(super) secret: &'w dyn Fn(&SecretSource) -> Result<SecretValue, String>,
     /// Checks that the CA certificates for verifying client certificates can be read.
     pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,

@@ -9,10 +9,10 @@ use veche_frontends::hooks::HookKind;
 use super::secret::SecretValue;
 use super::types::{Config, RouteHandler};
 
-/// `[hooks]`: requests to the back end. Without a URL an application decides.
+/// The `[hooks]` section: hook requests to the back end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HooksConfig {
-    /// The URLs by kind; `None` disables the kind.
+    /// The URL of each kind of hook; `None`: the back end gets no requests of the kind.
     pub urls: [Option<SecretUrl>; HookKind::ALL.len()],
     /// The time limit from the request to the complete response.
     pub timeout: Duration,
@@ -45,7 +45,7 @@ pub enum RouteHook {
     Inherited,
     /// The hook is disabled.
     Off,
-    /// The hook has another URL.
+    /// The route has its own URL for the hook.
     At(SecretUrl),
 }
 

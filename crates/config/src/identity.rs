@@ -20,7 +20,7 @@ pub struct JwtConfig {
     pub refuses_short_secrets: bool,
     /// The claims that a token has to have.
     pub rules: ClaimRules,
-    /// Where requests carry connection tokens: at least one place; empty for subscription tokens.
+    /// Where requests carry tokens: at least one place for `[jwt]`, none for `[subscription_jwt]`.
     pub places: Vec<TokenSource>,
 }
 
@@ -96,7 +96,7 @@ pub struct PublishedKeySet {
     pub url: SecretUrl,
     /// The interval at which the set is fetched again.
     pub refresh: Duration,
-    /// The certificates to trust for `https`, if not those of the system.
+    /// The certificates to trust for `https`; `None`: those of the system.
     pub ca: Option<PathBuf>,
 }
 

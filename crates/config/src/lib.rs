@@ -6,8 +6,8 @@
 //! problems of a file are reported at once. `account` looks up the user of the server process and
 //! its access rights.
 //!
-//! Nothing here opens a socket or starts anything, except the check for PAM's library. The crate does not know how a
-//! configuration is applied.
+//! The crate opens no sockets and starts nothing, except that a check loads PAM's library. Other crates apply a
+//! configuration.
 
 #![forbid(unsafe_code)]
 
@@ -103,8 +103,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     )
 }
 
-/// Checks a text that was valid before, without accessing files except secrets: a file that has
-/// become invalid since then must not prevent a start.
+/// Checks a configuration that an earlier check accepted. Reads no other files than those with
+/// secrets, because a certificate or key that is invalid by now must not prevent a start.
 pub fn parse_again(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     checked::check(
         path,
@@ -166,7 +166,7 @@ fn state_folder() -> Option<PathBuf> {
 /// Maximum length of a file with a secret, in bytes; a longer file was probably named by mistake.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
-/// Reads a configured secret. The environment is the supervisor's, which the server process inherits.
+/// Reads a configured secret. The server process inherits its environment variables from the supervisor.
 fn secret(source: &SecretSource) -> Result<SecretValue, String> {
     match source {
         SecretSource::Here(secret) => Ok(secret.clone()),

@@ -38,7 +38,7 @@ pub struct LimitsConfig {
     pub ping_interval: Option<Duration>,
     /// The time limit for a pong after its ping; may exceed `ping_interval`.
     pub pong_timeout: Duration,
-    /// The duration of a drain; zero closes at once.
+    /// The duration of a drain; zero: connections are closed at once.
     pub drain_time: Duration,
     /// How long `/health` returns 503 before a drain.
     pub lame_duck_time: Duration,

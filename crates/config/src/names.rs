@@ -1,6 +1,6 @@
 //! The syntax of strings: paths, methods, origins, channel patterns, identities.
 //!
-//! Each has one `parse` whose error describes the expected form. Matching is done by the front ends.
+//! Each type has a `parse` function, whose error describes the expected form. The front ends do the matching.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub struct RoutePath {
 /// A segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// A segment that a request's path must have literally.
+    /// A literal segment, which the path of a request must contain at the same place.
     Literal(String),
     /// `:name`: matches any single segment, and passes it to the handler under this name.
     Parameter(String),
@@ -46,7 +46,7 @@ impl RoutePath {
             let is_last = pieces.peek().is_none();
             match piece {
                 "*" if is_last => prefix = true,
-                // The path is "/", or ends in a slash, which makes a different path.
+                // The path is "/", or it ends in a slash: `/a/` and `/a` are different paths.
                 "" if is_last => segments.push(Segment::Literal(String::new())),
                 "" => return Err("the path has two slashes in a row".to_owned()),
                 _ if piece.contains('*') => {

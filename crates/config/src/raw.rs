@@ -31,7 +31,7 @@ struct RawValue {
     key_at: usize,
     value_at: usize,
     item_at: Vec<usize>,
-    /// `None` if the value is invalid, which has been reported.
+    /// `None` if the value is invalid; the error has been reported.
     value: Option<DirectiveValue>,
 }
 
@@ -78,7 +78,7 @@ struct RawReader<'p, 't> {
     problems: &'p mut Problems<'t>,
     broken_lines: Vec<u32>,
     tables: Vec<RawTable>,
-    /// The sections that invalid headers probably stand for.
+    /// The sections that were probably meant by invalid headers.
     misspelt: Vec<Section>,
 }
 
@@ -290,8 +290,8 @@ impl RawTable {
             .then(|| self.value(name))?
     }
 
-    /// Returns whether the effective value is the intended one. It is not if the file's value is
-    /// invalid or its name misspelt.
+    /// Returns whether the effective value is the intended one. It is not if the value in the file
+    /// is invalid or the directive's name is misspelt.
     pub(super) fn is_sound(&self, name: &str) -> bool {
         match self.given.get(name) {
             Some(given) => given.value.is_some(),
@@ -314,8 +314,8 @@ impl RawTable {
         self.given.get(name).map(|given| given.value_at).or(self.at)
     }
 
-    /// Returns the position of one item of directive `name`, whose value is a list or table;
-    /// without such an item, that of the section's header.
+    /// Returns the position of one item of directive `name`, whose value is a list or table. If
+    /// there is no such item, returns the position of the section's header.
     pub(super) fn item_at(&self, name: &str, item: usize) -> Option<usize> {
         self.given
             .get(name)
@@ -360,7 +360,7 @@ pub(super) fn default_of(directive: &Directive) -> Option<DirectiveValue> {
     };
     let parsed = DeValue::parse(text).expect("every default must be TOML, which a test checks");
     let kind = match directive.kind {
-        // An empty list can be a default, though it can't be written.
+        // A default may be an empty list, although the file must not contain one.
         DirectiveKind::List { .. } if text == "[]" => {
             return Some(DirectiveValue::List(Vec::new()));
         }

@@ -1,6 +1,6 @@
 //! Generates docs/reference/config.md from the table of directives.
 //!
-//! A test compares the file; `VECHE_BLESS=1 cargo test -p veche-config reference` writes it.
+//! A test fails if the file differs; `VECHE_BLESS=1 cargo test -p veche-config reference` writes it.
 
 use std::fmt::Write as _;
 

@@ -197,7 +197,7 @@ pub enum TemplatePart {
 }
 
 impl Template {
-    /// Parses `format`: `text`, `json`, or a text with `$fields`. The error is actionable.
+    /// Parses `format`: `text`, `json`, or a text with `$fields`. The error names what is expected.
     pub fn parse(format: &str) -> Result<Self, String> {
         match format {
             "json" => Ok(Self::Json),

@@ -1,7 +1,7 @@
 //! The types of a checked configuration, which can't hold invalid values.
 //!
-//! They know no TOML, files or defaults; `checked` builds them from the output of `raw`, and the server uses them as
-//! its options.
+//! They do not depend on TOML, files or defaults. `checked` builds them from the output of `raw`, and the server uses
+//! them as its options.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -165,7 +165,7 @@ pub(crate) fn listeners_called<'l>(
 /// `[history]`: the storage of channel history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryStore {
-    /// The folder of the files.
+    /// The folder of the history's files.
     pub path: PathBuf,
     /// When writes are made durable.
     pub fsync: Fsync,
@@ -224,7 +224,7 @@ pub enum WorkerCount {
 }
 
 impl WorkerCount {
-    /// Returns the number to start if the process may use `cores` cores.
+    /// Returns the number of workers to start if the process may use `cores` cores.
     pub fn resolve(self, cores: usize) -> u16 {
         match self {
             Self::Auto => u16::try_from(cores)
@@ -276,7 +276,7 @@ pub struct ListenerConfig {
     pub role: ListenerRole,
     /// TLS settings; `None` for plain connections.
     pub tls: Option<ListenerTls>,
-    /// The networks and hosts that are accepted.
+    /// The access rules: client networks, trusted proxies and host names.
     pub access: ListenerAccess,
 }
 
@@ -301,9 +301,9 @@ pub struct ListenerTls {
 /// The origin of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateOrigin {
-    /// Existing PEM files with a certificate chain and its key.
+    /// PEM files with a certificate chain and its key, which the operator provides.
     Files(PairFiles),
-    /// Ordered and renewed by ACME.
+    /// A certificate that the server orders and renews by ACME.
     Acme(AcmeCertificate),
 }
 
@@ -346,7 +346,7 @@ impl fmt::Display for ListenerRole {
     }
 }
 
-/// `[[app]]`, or the script of routes.
+/// `[[app]]`, or a script that a route names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppConfig {
     /// The name of an `[[app]]`, or the path of the script as in the route.
@@ -355,7 +355,7 @@ pub struct AppConfig {
     pub script: PathBuf,
     /// The memory limit of one worker's VM, in bytes.
     pub memory_bytes_max: u64,
-    /// The CPU time of a handler between two waits.
+    /// The maximum CPU time of a handler between two waits.
     pub cpu_budget: Duration,
     /// The time limit of an HTTP request, and between two writes of a streamed response; `None`: unlimited.
     pub request_timeout: Option<Duration>,
@@ -544,7 +544,7 @@ impl RouteHandler {
 pub struct WebSocketConfig {
     /// The allowed origins of browsers; never empty.
     pub origins: Vec<OriginRule>,
-    /// Whether permessage-deflate (RFC 7692) is negotiated, and with which memory.
+    /// Whether and how permessage-deflate (RFC 7692) is negotiated.
     pub compression: CompressionMode,
     /// Maximum length of a message after decompression, in bytes.
     pub message_bytes_max: u64,
@@ -609,9 +609,9 @@ pub struct HistoryConfig {
 pub enum CompressionMode {
     /// Messages are not compressed.
     Off,
-    /// Enabled without context takeover.
+    /// Messages are compressed without context takeover.
     On,
-    /// Enabled with context takeover: smaller messages, but a memory window per connection.
+    /// Messages are compressed with context takeover. They are smaller, but each connection needs memory for a window.
     Takeover,
 }
 

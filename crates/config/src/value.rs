@@ -68,7 +68,7 @@ pub(crate) enum DirectiveKind {
     Table,
     /// A table of names and strings.
     Pairs {
-        /// What the error message says after "expected".
+        /// The words that follow "expected" in the error message.
         expected: &'static str,
     },
     /// A table with the files of a certificate or the names to order one for, or a list of such tables.
@@ -420,7 +420,7 @@ fn secret_source(found: &DeValue<'_>) -> Option<SecretSource> {
     }
 }
 
-/// Reads a table about a certificate.
+/// Parses a table that names the source of a certificate.
 fn source_of(
     found: &DeValue<'_>,
     expected: impl Fn() -> String,

@@ -24,7 +24,7 @@ pub struct ParamTooLong {
 pub struct Params {
     /// Complete records, and the one being filled.
     records: Vec<u8>,
-    /// Where the content of the last record begins; 0 before the first.
+    /// Where the content of the last record begins; 0 before the first record.
     last: usize,
 }
 

@@ -10,8 +10,8 @@ pub enum FileFault {
     /// The last component of the path is a symbolic link.
     #[error("it is a symbolic link, which is not allowed here")]
     Symlink,
-    /// A component of the path is a symbolic link whose owner is not trusted; root does not follow
-    /// it.
+    /// A component of the path is a symbolic link whose owner is not trusted. Root does not follow
+    /// such links.
     #[error("{name:?} in its path is a symbolic link owned by another user (id {owner})")]
     UntrustedLink {
         /// Name of the component, without its folder.

@@ -17,7 +17,7 @@ const MODE: u32 = 0o700;
 /// `owner`, which requires root; existing ones are unchanged.
 ///
 /// # Errors
-/// A system error with the path; [`FileFault::UntrustedLink`](crate::FileFault::UntrustedLink).
+/// Returns a system error with the path, or [`FileFault::UntrustedLink`](crate::FileFault::UntrustedLink).
 pub fn make_folder(path: &Path, owner: Option<Owner>) -> io::Result<()> {
     let above = path.parent().filter(|above| above.file_name().is_some());
     for path in above.into_iter().chain([path]) {

@@ -10,8 +10,8 @@ use crate::fault::check_kind;
 use crate::walk::walk;
 
 /// Opens a regular file for reading. Symbolic links are followed, since the certificates of ACME
-/// clients and mounted secrets consist of links. For root, only links owned by root are followed,
-/// and links to a file of the link's owner.
+/// clients and mounted secrets consist of links. For root, a link is followed only if it is owned by
+/// root or by the owner of the file.
 ///
 /// # Errors
 /// A system error; [`FileFault::NotRegular`](crate::FileFault::NotRegular),

@@ -1,4 +1,4 @@
-//! Resolves the folder of a path component by component, so that untrusted links lead nowhere.
+//! Resolves the folder of a path component by component, to find symbolic links of untrusted users.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -38,7 +38,7 @@ impl ResolvedPath {
         wrong.cloned().map_or(Ok(()), Err)
     }
 
-    /// Checks that the path contains no untrusted link, or that the link's owner also owns the folder.
+    /// Checks that the owner of each untrusted link also owns the folder.
     pub(crate) fn check_folder(&self) -> io::Result<()> {
         match self.untrusted_links.is_empty() {
             true => Ok(()),

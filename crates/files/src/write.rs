@@ -98,7 +98,8 @@ impl WriteOptions {
         let place = PinnedPath::open(path)?;
         for _ in 0..TRIES {
             match place.stat() {
-                // Checked before opening, because opening a device can have side effects.
+                // The file is checked before it is opened, because opening a device can have side
+                // effects.
                 Ok(found) => self.check(&found)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     match self.create(&place) {

@@ -149,7 +149,7 @@ fn devices_are_neither_read_nor_written() {
     let found = FileFault::NotRegular("device");
     assert_fault(WriteOptions::private().open(&file), &found);
     assert_fault(read(&file), &found);
-    // A device is not read through a link either, even if root owns the link.
+    // A device is not read through a link, even if root owns the link.
     let link = folder.join("link");
     symlink(&file, &link).expect("a link");
     assert_fault(read(&link), &found);

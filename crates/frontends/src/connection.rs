@@ -535,7 +535,7 @@ impl Connection {
         self.ended
     }
 
-    /// Returns whether input is ignored and only the transport is left.
+    /// Returns whether the connection ignores input and only waits for its transport to close.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Ending)
     }

@@ -21,8 +21,8 @@ const SERVER_WEIGHT_DIVISOR: usize = 16;
 /// The name of a user, empty for anonymous clients; `None` for back ends and applications.
 pub(crate) type Publisher<'a> = Option<&'a str>;
 
-/// The memory that an account takes, in bytes: its slot, its part of the name table, and the list ends of a few weight
-/// classes.
+/// The memory that an account takes, in bytes: its slot, its entry in the name table, and the ends of the lists of a
+/// few weight classes.
 const ACCOUNT_BYTES: usize = size_of::<Option<Account>>() + size_of::<u32>() + 2 + 128;
 
 /// The accounts of all publishers, and the budgets toward which they count.
@@ -333,8 +333,8 @@ fn hash_of(all: &[Option<Account>], hasher: &RandomState, index: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// An account's memory consists of its slot, its entry in the name table with control bytes, the list ends, and its
-    /// name.
+    /// An account's memory consists of its slot, its entry in the name table with control bytes, the ends of its lists,
+    /// and its name.
     #[test]
     fn an_account_counts_its_memory_once() {
         let slot = size_of::<Option<Account>>();

@@ -31,7 +31,7 @@ pub struct Audience<'c> {
 pub enum EntryRequirement {
     /// Any grant, including one for a pattern or a whole namespace.
     AnyGrant,
-    /// Only a grant that names the channel itself.
+    /// A grant for exactly this channel; a pattern or a namespace is not enough.
     NamedGrant,
     /// No grant that a client can request permits the user to enter.
     Never,

@@ -23,7 +23,7 @@ pub(crate) struct RemoteSubscribers {
     pub(crate) count: u32,
 }
 
-/// A channel, in the role of its home, of a worker with subscribers, or both.
+/// The state of a channel on a worker that is its home, has subscribers, or both.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) name: Arc<str>,
@@ -71,14 +71,14 @@ impl Home {
         self.0.checked_sub(1).filter(|_| self.is_local())
     }
 
-    /// Returns the value for a home on this worker, with a stream.
+    /// Creates a `Home` on this worker, for a channel with a stream.
     pub(crate) fn with_stream(stream: u32) -> Self {
         debug_assert!(stream < REMOTE - 1);
         Self(stream + 1)
     }
 }
 
-// An idle channel may take 200 B and its name in total. Up to 10 B of that are its part of the name table.
+// In total, an idle channel may take 200 B in addition to its name. Up to 10 B of them are its entry in the name table.
 const _: () = assert!(size_of::<Option<Channel>>() <= 64);
 
 impl Channel {
@@ -250,7 +250,7 @@ impl Channels {
         self.entries.iter().flatten()
     }
 
-    /// Returns the number of entries, whatever their role.
+    /// Returns the number of channel entries, both of homes and of workers with subscribers.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }

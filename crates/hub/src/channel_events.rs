@@ -13,8 +13,9 @@ use crate::{ClientInfo, Engine, EventLevel, FeedEvent, Hub, PayloadKind, Recover
 /// Maximum number of events waiting to be taken; further ones are counted as lost.
 const EVENTS_MAX: usize = 65_536;
 
-/// Maximum number of empty channels whose delay has not passed yet; further ones are reported as vacated at once. The
-/// same limit applies to the channels that are tracked after a report as [`ChannelEventKind::Empty`].
+/// Maximum number of empty channels that wait for the delay before their vacated event; further ones are reported as
+/// vacated at once. The same limit applies to the channels that are tracked after a report as
+/// [`ChannelEventKind::Empty`].
 const EMPTY_MAX: usize = 100_000;
 
 /// Minimum interval between two reports of the same channel as [`ChannelEventKind::Empty`], in milliseconds.
@@ -50,7 +51,7 @@ pub enum ChannelEventKind {
 /// The fields of an event as back ends and applications receive them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventFields<'e> {
-    /// The name of the event.
+    /// The name of the event's type, such as `occupied` or `online`.
     pub kind: &'static str,
     /// The name of the channel; `None` if it is a personal channel.
     pub channel: Option<&'e str>,
@@ -58,7 +59,7 @@ pub struct EventFields<'e> {
     pub user: Option<&'e str>,
     /// The id of the client that the event is about, if any.
     pub client: Option<&'e str>,
-    /// The public data of that client's connection, as JSON.
+    /// The public data of the connection of `client`, as JSON.
     pub info: Option<&'e [u8]>,
 }
 

@@ -60,7 +60,7 @@ pub(crate) enum LeaveEffect {
 }
 
 impl ChannelMembers {
-    /// Adds a member. `by_user`: only the first connection of each user is announced.
+    /// Adds a member. If `by_user`, only the first connection of each user is announced.
     pub(crate) fn join(&mut self, client: &Arc<ClientInfo>, by_user: bool) -> JoinEffect {
         let user = self.users.entry(ByUser(Arc::clone(client))).or_default();
         let left = user.left.take();
@@ -207,7 +207,7 @@ impl Hash for ByUser {
     }
 }
 
-/// The members of this worker's subscriptions, and the members of the channels whose home is here.
+/// The members of this worker's subscriptions, and the members of the channels whose home is this worker.
 #[derive(Default)]
 pub(crate) struct Presence {
     /// On the subscriber's worker: the members by the slot of their subscription.

@@ -13,7 +13,7 @@ use crate::{Caller, Engine, Hub, HubMessage, HubReply, Outlet, UserAction, UserC
 
 /// The homes affected by a command.
 enum AffectedHomes<'i> {
-    /// No home: the command changes only sessions, and each worker acknowledges it itself.
+    /// The command affects only sessions and no home. Each worker acknowledges it directly to the caller.
     NoHomes,
     /// The home of one channel.
     Channel(&'i str),

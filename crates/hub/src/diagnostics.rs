@@ -1,4 +1,5 @@
-//! Work in progress and resources held for sessions, by name. Tests check that both are empty at rest.
+//! Lists work in progress, and resources held for sessions, by name. Tests check that both lists
+//! are empty at rest.
 
 use crate::{Engine, Hub};
 

@@ -77,9 +77,9 @@
 //! Occupancy
 //!
 //! * `occupancy`: if the namespace of a channel has events, the home reports when the channel gets its first subscriber
-//!   on this node, and, after the delay of the namespace, when it no longer has any
-//!   ([`Engine::occupancy_changed`]). The engine decides, immediately or later, whether this is an
-//!   event of the whole cluster; exactly one node reports each event. An engine that has lost the occupied channels takes them from [`Catalog::occupied`] again. If the last
+//!   on this node, and, after the delay of the namespace, when it no longer has any ([`Engine::occupancy_changed`]). The
+//!   engine decides, immediately or later, whether this is an event of the whole cluster; exactly one node reports each
+//!   event. An engine that has lost the occupied channels takes them from [`Catalog::occupied`] again. If the last
 //!   subscribers of a channel were on a node whose lease has expired, one other node reports the channel as vacated.
 //!
 //! An engine has no access to sockets or clocks: its owner transports the messages that the engine sends and receives,
@@ -292,7 +292,7 @@ pub struct EngineGauges {
     pub waiting_bytes: usize,
     /// The number of channels with a slot.
     pub channels: usize,
-    /// The bytes stored in this process.
+    /// The size of the data stored in this process, in bytes.
     pub bytes: usize,
 }
 
@@ -553,7 +553,7 @@ pub enum EngineReport {
 }
 
 impl EngineReport {
-    /// Returns the channel whose subscribers must have room before the report can be handled.
+    /// Returns the channel whose subscribers must have room for a publication before the report can be handled.
     pub(crate) fn channel(&self) -> Option<u32> {
         match self {
             Self::Item(_, request_context) => request_context

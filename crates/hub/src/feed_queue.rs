@@ -1,8 +1,8 @@
 //! Queues for the feed of an engine that may lose, repeat and reorder items: items are sorted by their links, and gaps
 //! are closed.
 //!
-//! A channel has a queue while its items wait for a read or for room. The queue is sorted by offset; an item is
-//! delivered when its predecessor is the item delivered last.
+//! A channel has a queue while its items wait for a read or for room in a lane. The queue is sorted by offset; an item
+//! is delivered when its predecessor is the item delivered last.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ impl FeedQueue {
 }
 
 impl<E: Engine> Hub<E> {
-    /// At the channel's home: receives an item that another node has published, or whose publisher here already has its
-    /// reply.
+    /// At the channel's home: receives an item that another node has published, or an item of this node whose publisher
+    /// already has its reply.
     pub(crate) fn receive_item(&mut self, item: Box<FeedItem>, outlet: &mut impl Outlet) {
         let Some(index) = self.entry_to_feed(&item.channel) else {
             return;
@@ -143,7 +143,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: delivers items of all queues until there is no more room.
+    /// At the channel's home: delivers all queued items that need not wait for a read or for room in a lane.
     pub(crate) fn advance_feed_queues(&mut self, outlet: &mut impl Outlet) {
         let mut next = 0;
         while let Some((&index, _)) = self.feed_queues.range(next..).next() {
@@ -152,7 +152,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: delivers items of a queue until one has to wait for a read or for room.
+    /// At the channel's home: delivers items of a queue until one has to wait for a read or for room in a lane.
     fn advance_feed_queue(&mut self, index: u32, outlet: &mut impl Outlet) {
         let Some(slot) = self.channels[index].home.stream() else {
             return;

@@ -9,7 +9,7 @@ use crate::{Position, Publication, RECOVERED_MAX, Recovered, Since};
 pub enum ReadStart {
     /// From the publication after this offset on; if that is not stored, from the oldest stored one.
     Since(u64),
-    /// Only the position of the top is needed.
+    /// Only the position of the channel's latest publication is needed.
     TopOnly,
 }
 
@@ -37,7 +37,8 @@ impl ReadCounter {
     }
 }
 
-/// Consecutive publications of one epoch up to the top: at most the latest [`RECOVERED_MAX`](crate::RECOVERED_MAX).
+/// Consecutive publications of one epoch up to the channel's latest one: at most
+/// [`RECOVERED_MAX`](crate::RECOVERED_MAX).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistorySegment {
     /// The position of the latest publication.

@@ -106,9 +106,9 @@ pub struct HubGauges {
     pub queued: u32,
     /// Payload bytes of the queued publications.
     pub queued_bytes: u64,
-    /// At this home: the number of publications waiting for credit, and of log entries waiting for delivery.
+    /// The number of publications that wait for credit at this home, plus that of log entries that wait for delivery.
     pub stalled: u32,
-    /// At this home: the number of publications waiting for the log, and of requests ordered behind them.
+    /// The number of publications that wait for the log at this home, plus that of requests ordered behind them.
     pub pending: u32,
     /// The number of entries in the channel table, whatever their role.
     pub entries: u32,

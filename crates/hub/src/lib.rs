@@ -1,8 +1,8 @@
 //! Channels, subscriptions, publications, presence and users, as a crate without I/O.
 //!
 //! Each worker has one [`Hub`], with two roles. As the *home* of the channels whose hash maps to this worker, it orders
-//! their publications and knows how many subscribers each worker has. As the *local* hub, it knows which sessions of
-//! this worker are subscribed, and fans out publications to them. (Comments say "At the channel's home" and "On the
+//! their publications and counts the subscribers of each worker. As the *local* hub, it stores the subscriptions of
+//! this worker's sessions, and fans out publications to them. (Comments say "At the channel's home" and "On the
 //! subscriber's worker".) A user is a personal channel, `#user`, so every feature of channels applies to users.
 //!
 //! The hub uses no socket, clock, thread or wire format. Its effects go through [`Outlet`]: messages to the hubs of

@@ -7,8 +7,9 @@ use crate::{
 };
 
 impl<E: Engine> Hub<E> {
-    /// Lists channels with subscribers whose names match a pattern. Returns those whose home is here, and the number of
-    /// [`HubReply::Channels`] that will follow from other workers. Takes time proportional to the number of channels.
+    /// Lists the channels that have subscribers and whose names match a pattern. Returns the channels whose home is
+    /// this worker, and the number of [`HubReply::Channels`] that will follow from other workers. Takes time
+    /// proportional to the number of channels.
     pub fn list(
         &self,
         (session, ticket): (ConnectionId, Ticket),

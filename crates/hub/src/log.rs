@@ -25,8 +25,8 @@ use crate::channel::Home;
 use crate::stream::Stream;
 use crate::{ChannelName, Hub, LogBatch, LogRecord, NameError, NodeEngine, Outlet, RestoredStream};
 
-/// Number of changes for which nothing waits, such as trimming, that justify a batch of their own.
-/// Fewer changes are recorded with the next batch.
+/// If this many changes are pending for which no request waits, such as trimmed publications, they get a
+/// batch of their own. Fewer such changes are recorded with the next batch.
 const CHANGES_MAX: usize = 1024;
 
 /// The time after a start from a log during which nothing expires, in milliseconds. If the clock is
@@ -34,8 +34,8 @@ const CHANGES_MAX: usize = 1024;
 pub const RESTORE_GRACE_MS: u64 = 600_000;
 
 impl Hub {
-    /// Makes channels with history hand out their changes as batches, and wait until these are durable. Must be called
-    /// before any other call.
+    /// Makes the hub return changes of channels with history as batches, and deliver publications only when their batch
+    /// is durable. Must be called before any other method.
     pub fn enable_log(&mut self) {
         if let Some(engine) = self.engine.memory() {
             engine.log = Some(Box::default());
@@ -89,7 +89,7 @@ impl Hub {
     }
 
     /// Returns the next batch to make durable, if there is one. Must be called once at the end of each turn. With
-    /// `is_all`, to be set about once a second, the batch includes changes for which nothing waits, such as trimmed
+    /// `is_all`, to be set about once a second, the batch includes changes for which no request waits, such as trimmed
     /// publications.
     pub fn take_batch(&mut self, is_all: bool) -> Option<LogBatch> {
         let NodeEngine::Memory(engine) = &mut self.engine else {

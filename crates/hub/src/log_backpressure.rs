@@ -1,11 +1,11 @@
 //! Back pressure from homes whose log is full.
 //!
 //! If a publication for a channel with history arrives while its home's log is full, it is stalled,
-//! as if there were no credit for it. But it does not keep its credit, because channels without
-//! history need the lane too. To limit the number of stalled publications, the home asks all other
-//! workers to hold such publications back, and notifies them when its log has room again. Until a
-//! worker receives this request, the credits of its lane limit how many publications it still
-//! sends.
+//! as if there were no credit for it. Unlike other stalled publications, it does not keep its
+//! credit, because channels without history need the lane too. To limit the number of stalled
+//! publications, the home asks all other workers to hold such publications back, and notifies them
+//! when its log has room again. Until a worker receives this request, the credits of its lane limit
+//! how many publications it still sends.
 
 use std::mem;
 
@@ -15,13 +15,14 @@ use crate::{ChannelName, Engine, Hub, HubMessage, HubMessageClass, Outlet, Worke
 /// Maximum number of publications per sending worker that are stalled without a credit; further ones keep their credit.
 const WITHOUT_CREDIT_MAX: u32 = 1024;
 
-/// The state of the back pressure from full logs, as publisher and as home.
+/// The state of the back pressure from full logs, for a worker as publisher and as home of
+/// channels.
 pub(crate) struct LogBackpressure {
-    /// As a publisher: for each worker, whether it has reported as home that its log is full.
+    /// For each worker, whether it has reported, as the home of channels, that its log is full.
     full_homes: Box<[bool]>,
-    /// As the home of channels: whether the other workers were notified that the log is full.
+    /// At the home of channels: whether the other workers were notified that the log is full.
     is_announced: bool,
-    /// As the home of channels: the number of publications stalled without a credit, by sending worker.
+    /// At the home of channels: the number of publications stalled without a credit, by sending worker.
     stalled: Box<[u32]>,
 }
 
@@ -39,15 +40,15 @@ impl LogBackpressure {
         self.full_homes[usize::from(home.0)] = is_full;
     }
 
-    /// As the home of channels: decrements the number of publications stalled without a credit,
-    /// because one was ordered.
+    /// At the home of channels: decrements the number of publications stalled without a credit,
+    /// because one of them was ordered.
     pub(crate) fn unstalled(&mut self, from: WorkerId) {
         self.stalled[usize::from(from.0)] -= 1;
     }
 }
 
 impl<E: Engine> Hub<E> {
-    /// Returns whether a publication to another home must be held back here, because that home's log is full.
+    /// Returns whether this worker must hold a publication to another home back, because that home's log is full.
     #[inline]
     pub(crate) fn must_wait_for_log(&self, home: WorkerId, channel: ChannelName<'_>) -> bool {
         self.log_backpressure.full_homes[usize::from(home.0)]

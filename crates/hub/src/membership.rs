@@ -221,7 +221,7 @@ impl<E: Engine> Hub<E> {
         joined: Option<Box<SubscribeOutcome>>,
         outlet: &mut impl Outlet,
     ) {
-        // If the session has unsubscribed meanwhile, its `Unsubscribe` message is on the way to the
+        // If the session has already unsubscribed, its `Unsubscribe` message is on the way to the
         // home, and there is nothing to do here.
         if let Some(index) = self.subscriptions.pending(registration, session) {
             self.channels[index].waiting -= 1;
@@ -238,7 +238,7 @@ impl<E: Engine> Hub<E> {
         registration: Registration,
         outlet: &mut impl Outlet,
     ) {
-        // If the session has unsubscribed meanwhile, its `Unsubscribe` message is on the way to the
+        // If the session has already unsubscribed, its `Unsubscribe` message is on the way to the
         // home, and there is nothing to do here.
         if self.subscriptions.pending(registration, session).is_some() {
             self.remove(registration.slot, outlet);

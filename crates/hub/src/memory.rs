@@ -23,7 +23,8 @@ use crate::{
 /// budget that was lowered.
 const EVICTIONS_PER_PUBLICATION: usize = 32;
 
-/// Maximum number of evictions per call of [`Hub::maintain`](crate::Hub::maintain). This many take some milliseconds.
+/// Maximum number of evictions per call of [`Hub::maintain`](crate::Hub::maintain). So many evictions take some
+/// milliseconds.
 const EVICTIONS_PER_MAINTENANCE: usize = 1 << 15;
 
 /// A full scan of all streams takes about this many calls of [`Hub::maintain`](crate::Hub::maintain). The number of
@@ -41,7 +42,8 @@ const LENT_DIVISOR: usize = 4;
 /// publications.
 const EMPTY_DIVISOR: usize = 4;
 
-/// Maximum number of streams that are searched for an unused one before publications are evicted.
+/// Maximum number of streams that are searched for an unused stream before publications are
+/// evicted.
 const UNUSED_SCAN_MAX: usize = 32;
 
 /// The engine that orders and stores publications in the home worker's memory.
@@ -64,7 +66,8 @@ impl MemoryEngine {
         }
     }
 
-    /// Returns whether streams without publications take more than their share.
+    /// Returns whether streams without publications use more than `bytes_max / EMPTY_DIVISOR`
+    /// bytes.
     fn has_excess_empty_streams(&self) -> bool {
         self.streams.empty_bytes() > self.bytes_max / EMPTY_DIVISOR
     }

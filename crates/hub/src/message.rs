@@ -89,7 +89,7 @@ pub enum HubMessage {
         payload: Payload,
         /// The publish options, if they differ from the defaults.
         terms: Option<Arc<PublishOptions>>,
-        /// The session and ticket that wait for the result, if any.
+        /// The session that gets the result, and the ticket of its request; `None`: no session gets it.
         reply: Option<(ConnectionId, Ticket)>,
     },
     /// From the home: a publication for the subscribers on the receiving worker.
@@ -136,7 +136,7 @@ pub enum HubMessage {
         channel: Arc<str>,
         /// The action, and the connections that it applies to.
         instruction: Arc<UserCommand>,
-        /// The session and ticket that wait for the number of connections, if any.
+        /// The session that gets the number of connections, and the ticket of its request; `None`: no session gets it.
         reply: Option<(ConnectionId, Ticket)>,
     },
     /// From the home of a personal channel: the command, for the connections on the receiving worker.

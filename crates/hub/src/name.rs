@@ -30,8 +30,8 @@ impl<'a> ChannelName<'a> {
         Ok(Self(name))
     }
 
-    /// Returns the name of the personal channel of `user`. It is written to `buffer`, which callers reuse to avoid
-    /// allocations.
+    /// Returns the name of the personal channel of `user`. The name is written to `buffer`, which callers reuse to
+    /// avoid allocations.
     pub fn of_user(user: &str, buffer: &'a mut String) -> Result<Self, NameError> {
         if user.is_empty() {
             return Err(NameError::Empty);

@@ -17,7 +17,7 @@ pub enum EventLevel {
     /// The back end learns when a channel is occupied or vacated, and when a subscriber finds no
     /// latest publication to recover.
     Occupancy,
-    /// The back end also learns when members join and leave.
+    /// The back end receives the events of `Occupancy`, and learns when members join and leave.
     Members,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct PublicationLog {
     pub(crate) published: Vec<LogRecord>,
     /// Whether a request waits for the next batch, so that the batch must be taken even if it is empty.
     pub(crate) is_awaited: bool,
-    /// The number of the batch that was taken last.
+    /// The number of the latest batch passed to the log.
     pub(crate) taken: u64,
     durable: u64,
     /// The requests that wait for a batch, in order.
@@ -26,11 +26,11 @@ pub(crate) struct PublicationLog {
     ready: VecDeque<Pending>,
     /// The number of requests in both queues, plus the reported requests that wait for room.
     count: usize,
-    /// The payload bytes of the counted requests.
+    /// The payload bytes of the requests that `count` counts.
     bytes: usize,
 }
 
-/// A request that waits for a durable batch.
+/// A request that waits until its batch is durable.
 #[derive(Debug)]
 pub(crate) struct Pending {
     batch: u64,
@@ -107,12 +107,12 @@ impl PublicationLog {
         self.ready.pop_front()
     }
 
-    /// Called before an item is delivered: its payload bytes no longer wait.
+    /// Called before an item is delivered. Its payload bytes are no longer counted as waiting.
     pub(crate) fn before_delivery(&mut self, publication: &Publication) {
         self.bytes -= publication.payload.bytes.len();
     }
 
-    /// Called after a report was handled: its request no longer waits.
+    /// Called after a report was handled. Its request is no longer counted as waiting.
     pub(crate) fn report_handled(&mut self) {
         self.count -= 1;
     }

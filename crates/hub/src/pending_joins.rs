@@ -24,7 +24,7 @@ use crate::{
 /// dropped and the read is repeated.
 const TAIL_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum number of reads for one subscription. If none of them can be joined with the feed, nothing is recovered.
+/// Maximum number of history reads for one subscription. If no read can be joined with the feed, nothing is recovered.
 const READS_MAX: u8 = 3;
 
 /// The pending subscriptions by the index of the channel's entry.
@@ -40,7 +40,7 @@ pub(crate) struct ChannelJoins {
     /// The feed items delivered since the read was requested.
     tail: Vec<FeedItem>,
     tail_bytes: usize,
-    /// Whether the tail has exceeded its limit and was dropped.
+    /// Whether `tail` became too large and was dropped.
     is_truncated: bool,
 }
 
@@ -445,8 +445,8 @@ impl<E: Engine> Hub<E> {
                 continue;
             }
             pending_subscriber.reads += 1;
-            // Another read may recover more if this one did not reach back far enough, or if the segment and the feed
-            // can't be joined yet.
+            // Another read may recover more if this read did not reach back far enough, or if the history segment
+            // that it returned can't be joined to the feed yet.
             let since = pending_subscriber
                 .options
                 .since
@@ -483,7 +483,7 @@ impl<E: Engine> Hub<E> {
             self.complete_join(index, &pending_subscriber, Some(Box::new(joined)), outlet);
         }
         if is_ahead {
-            // Some subscribers know items that this node has not delivered yet, so the feed must catch up first.
+            // Some subscribers already have items that this node has not delivered yet, so the gap is closed first.
             self.request_gap(index, slot);
         }
         self.start_join_read(index);

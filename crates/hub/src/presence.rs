@@ -81,7 +81,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: reports a member change to the engine, and announces it if the engine decides so.
+    /// At the channel's home: reports a member change to the engine, and announces the change if
+    /// the engine requests this.
     fn member_changed(
         &mut self,
         channel: &Arc<str>,

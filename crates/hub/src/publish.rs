@@ -247,7 +247,7 @@ impl<E: Engine> Hub<E> {
             }
             OrderResult::Deferred => {
                 self.wait_in_engine(index, has_slot);
-                // The key is recorded now, so that repetitions are ordered behind this publication.
+                // The idempotency key is recorded now, so that repetitions are ordered behind this publication.
                 self.record_key(index, terms.map(|terms| &**terms), published);
                 return None;
             }
@@ -301,7 +301,7 @@ impl<E: Engine> Hub<E> {
     }
 
     /// At the channel's home: finishes the acceptance of a publication. Returns its credit if it came from another
-    /// worker and still has one, and sends the reply unless it is not known yet. Publications that wait in the engine
+    /// worker and still has one, and sends the reply if it is already known. Publications that wait in the engine
     /// do not keep their credits: they have a limit of their own, and would block the lane for channels without
     /// history.
     pub(crate) fn acknowledge(

@@ -11,7 +11,7 @@ pub(crate) struct QueuedPublication {
     /// The payload of the preceding publication, if it is needed for a delta. It usually shares memory with the
     /// preceding entry of the queue.
     pub(crate) previous: Option<Payload>,
-    /// The encodings made by front ends so far.
+    /// The encodings of the publication that front ends have made so far.
     pub(crate) encodings: Encodings,
     /// The publication is for the subscribers at indices below this one: those present when it was
     /// queued. Later subscribers are appended to the list, so this value never decreases along the
@@ -47,7 +47,8 @@ impl SweepQueue {
         self.next = 0;
     }
 
-    /// Removes the subscribers that have left from a list and adjusts the indices in the queue. Called between sweeps.
+    /// Removes from `list` the subscribers that have left, and adjusts the indices in the queue.
+    /// Called between sweeps.
     pub(crate) fn compact(&mut self, list: &mut crate::small_list::SmallList<u32>) {
         let mut place = 0;
         let mut gone = 0;

@@ -18,7 +18,7 @@ pub(crate) const BLOCK_RECORDS: usize = 64;
 /// The memory that a publication takes in addition to its bytes: the record, and the reference count of the bytes.
 pub(crate) const RECORD_BYTES: usize = size_of::<StreamRecord>() + 40;
 
-/// A stored publication. Its offset follows from its index, because the offsets up to the top have no gaps.
+/// A stored publication. Its offset is not stored: offsets have no gaps, so the offset follows from the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamRecord {
     pub(crate) payload: Payload,
@@ -33,7 +33,7 @@ impl StreamRecord {
     }
 }
 
-/// The bytes of blocks that streams have dropped but replies still hold.
+/// The number of bytes in blocks that streams have dropped but replies still hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LentBytes(Arc<AtomicUsize>);
 
@@ -179,7 +179,7 @@ impl Records {
         first.chain(blocks).chain(self.latest.range(begin..end))
     }
 
-    /// Returns an owned excerpt of the same range that shares whole blocks.
+    /// Returns an owned excerpt of the records at these indices. The excerpt shares whole blocks with the stream.
     pub(crate) fn share(&self, places: Range<usize>) -> StreamExcerpt {
         let begin = self.older.as_ref().map_or(0, |older| older.first.len());
         let blocks = self.older.as_ref().map_or(0, |older| older.blocks.len());

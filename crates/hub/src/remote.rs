@@ -9,8 +9,8 @@
 //!   the first attempt and stores the second one at the same offset, the comparison with the last
 //!   seen item finds the loss. Publications that are not to be stored fail, unless they have a key.
 //!   All requests that have waited for [`PATIENCE`] without a connection fail.
-//! * *Following.* A topic is subscribed first; then the position of its channel is looked up, where the feed continues.
-//!   Items that arrive meanwhile are held.
+//! * *Following.* A topic is subscribed first. Then the position of its channel is looked up, and the feed continues
+//!   from this position. Items that arrive before the position is known are held.
 //! * *Gaps.* After each loss of the feed, and after each [`LOOK_TICKS`] without an item, the top of the channel is compared
 //!   with the last seen item. If the top is later, it is reported as an item, so that the hub closes the gap.
 //! * *Epochs.* The epoch of a channel is the one in the store to which the orders go. When an item has another epoch,
@@ -311,8 +311,8 @@ impl RemoteEngine {
         self.order(Task::Check(Box::new(check)));
     }
 
-    /// Requests the position at which the feed of a subscribed channel continues. Returns `true` if none is needed,
-    /// because the channel has no slot.
+    /// Requests the position at which the feed of a subscribed channel continues. Returns `true` if no position
+    /// is needed, because the channel has no slot.
     fn place(&mut self, place: u32) -> bool {
         let ticks = self.ticks;
         let Some(entry) = self.entries.get_mut(place) else {
@@ -478,7 +478,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Repeats the comparison of channels with a restarted or replaced store if it has failed.
+    /// Repeats failed comparisons of channels with a restarted or replaced store.
     fn check_unsure(&mut self) {
         if std::mem::take(&mut self.has_unsure) {
             for place in 0..self.entries.end() {

@@ -8,8 +8,8 @@ use crate::{ChannelList, ClientInfo, ConnectionList, Position, Publication, User
 /// The hub's reply to the request that has a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubReply {
-    /// The subscription is registered at the channel's home. Contains the state that the subscriber joins, if the
-    /// channel has history.
+    /// The subscription is registered at the channel's home. Contains the subscriber's initial state, if the channel
+    /// has history.
     Subscribed(Option<Box<SubscribeOutcome>>),
     /// A publication was accepted by a home on another worker, or was completed by the engine, for example because it
     /// is durable.
@@ -33,7 +33,7 @@ pub enum HubReply {
     UserStatus(UserStatus),
     /// A user's home on another worker has dispatched a command to the workers with connections of the user.
     CommandDispatched(CommandDispatch),
-    /// An affected home has counted all membership changes of one worker's sessions that executed the command.
+    /// After a user command, an affected home has counted all membership changes of the sessions of one worker.
     CommandAcknowledged,
     /// The reply that follows covers only some of the nodes.
     Partial {
@@ -44,7 +44,7 @@ pub enum HubReply {
     },
 }
 
-/// The state that a new subscriber of a channel with history joins.
+/// The initial state of a new subscriber of a channel with history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscribeOutcome {
     /// The position of the latest publication that was delivered; the next delivered publication follows it.
@@ -64,16 +64,16 @@ pub struct Recovered {
     pub is_complete: bool,
     /// The missed publications, oldest first; empty if some are missing.
     pub publications: Vec<Publication>,
-    /// Whether these are only the latest publications, whatever the subscriber has missed. It may already have some of
-    /// them.
+    /// Whether `publications` has only the latest publications, whatever the subscriber has missed. The subscriber may
+    /// already have some of them.
     pub is_latest_only: bool,
     /// The offset of the predecessor of the first publication; 0 if there are no publications.
     pub predecessor: u64,
 }
 
 impl Recovered {
-    /// Returns the offset of the predecessor of the publication at an index. It can't be calculated, because offsets
-    /// need not be dense.
+    /// Returns the offset of the predecessor of the publication at an index. The offset can't be calculated, because
+    /// offsets need not be dense.
     #[must_use]
     pub fn before(&self, index: usize) -> u64 {
         let previous = index.checked_sub(1);

@@ -1,4 +1,4 @@
-//! The handling of the engine's reports at the home.
+//! Handles the engine's reports at the home of a channel.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::Entry;
@@ -17,9 +17,9 @@ use crate::{
 pub(crate) type PendingReports = VecDeque<EngineReport>;
 
 impl<E: Engine> Hub<E> {
-    /// Handles the engine's reports until there is no more room. The owner of an engine calls this
-    /// when events have arrived. If it returns `true`, sessions must process their replies before
-    /// it is called again.
+    /// Handles the engine's reports, except those for channels whose subscribers have no room. The owner of an engine
+    /// calls this when events have arrived. If it returns `true`, sessions must process their replies before it is
+    /// called again.
     pub fn take_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         self.retry_stalled(outlet)
     }
@@ -45,8 +45,7 @@ impl<E: Engine> Hub<E> {
             let Some(report) = self.pending_reports.pop_front() else {
                 break;
             };
-            // As with stalled publications, room only decreases during a pass, so no report overtakes an earlier one of
-            // its channel.
+            // Room only decreases during a pass, so no report overtakes an earlier report of the same channel.
             if let Some(channel) = report.channel()
                 && let Some(blocked) = self.blocked_by_room(channel, outlet)
             {
@@ -264,8 +263,8 @@ impl<E: Engine> Hub<E> {
                     // The queued items follow a position that is no longer valid.
                     self.feed_queues.remove(&index);
                     self.skip_gap(index, None, outlet);
-                    // Reads the history for subscribers that have waited for this gap to be closed. (A
-                    // wildcard channel without history has no entry by now.)
+                    // Reads the history for subscribers that have waited for this gap to be closed. The channel may
+                    // have ended: a wildcard channel without history has no entry now.
                     if self.find(&channel) == Some(index) {
                         self.start_join_read(index);
                     }

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-/// Takes 16 bytes with up to one element. With more elements, they are allocated on the heap.
+/// A list that takes 16 bytes. A single element is stored inline, several elements on the heap.
 #[derive(Debug, Default)]
 pub(crate) enum SmallList<T> {
     #[default]

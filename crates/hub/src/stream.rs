@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The time for which an empty stream without subscribers is kept if nothing was ever published to it, in milliseconds.
-/// Only a subscriber that has just lost its connection could need its position.
+/// Only a subscriber that has just lost its connection could need the stream's position.
 pub(crate) const UNUSED_TTL_MS: u64 = 60_000;
 
 /// The stream of a channel.
@@ -179,9 +179,9 @@ impl Stream {
         !self.records.is_empty()
     }
 
-    /// Returns the publications for a subscriber with these known positions; the first position of
-    /// this stream is used. Depending on the recovery mode, these are the publications that the
-    /// subscriber has missed, or up to `latest_max` of the latest ones.
+    /// Returns the publications that a recovering subscriber gets. `since` contains the positions that the
+    /// subscriber may have reached; the first of them that belongs to this stream is used. Depending on the recovery
+    /// mode, the subscriber gets the publications that it has missed, or up to `latest_max` of the latest ones.
     pub(crate) fn recover(
         &self,
         since: &[Since],
@@ -209,7 +209,7 @@ impl Stream {
         missed.map_or(lost, |missed| self.last(missed))
     }
 
-    /// Returns how many publications a subscriber at that offset has missed; `None` if they are not all stored.
+    /// Returns how many publications a subscriber at this offset has missed; `None` if some of these are not stored.
     fn missed_since(&self, offset: u64) -> Option<usize> {
         let missed = self.top.checked_sub(offset)?;
         let missed = usize::try_from(missed).ok()?;

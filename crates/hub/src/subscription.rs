@@ -131,7 +131,7 @@ impl Subscriptions {
         let known = known.filter(|known| known.generation == session.generation);
         let mut next = known.map_or(NONE, |known| known.first);
         std::iter::from_fn(move || {
-            // The special values end the iteration, since they are not valid slot numbers.
+            // `NONE`, `NEVER` and `ENDED` end the iteration, since they are not valid slot numbers.
             let one = self.slots.get(next as usize)?;
             next = one.next;
             Some(one.channel)

@@ -42,7 +42,7 @@ impl<E: Engine> Hub<E> {
                 self.queued_channels.push_back(index);
             }
         }
-        // Queues may have room again, and no other call would retry the stalled publications.
+        // The queues may have room now, and no other call would retry the stalled publications.
         let ended_early = self.retry_stalled(outlet);
         has_more_to_tell || ended_early || !self.queued_channels.is_empty()
     }
@@ -96,8 +96,8 @@ impl<E: Engine> Hub<E> {
         outlet: &mut impl Outlet,
     ) {
         let channel = &mut self.channels[index];
-        // A publication with a position must not be dropped, even if the options of the namespace have changed
-        // meanwhile.
+        // A publication with a position must not be dropped, even if the namespace has gained the option to drop
+        // publications.
         let slow_miss =
             ordered.position.is_none() && self.namespaces.drops_when_slow(&channel.name);
         if is_immediate(channel) {

@@ -1,4 +1,4 @@
-//! Users: their connections, commands for these, and the time at which a user was last connected.
+//! Users: their connections, the commands for these connections, and the time at which a user was last connected.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -328,7 +328,7 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
     assert!(home.has_pending_output());
     assert!(!home.needs_sweep(), "only credit helps");
 
-    // With credit the waiting joins are delivered too, each to the subscribers on the other worker and on this one.
+    // With credit, the waiting joins are delivered too, each to the subscribers on both workers.
     outlet.credits[usize::from(FAR.0)] = usize::MAX;
     while home.sweep(1 << 20, &mut outlet) {}
     let sent = outlet.take();

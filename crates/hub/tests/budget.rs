@@ -170,8 +170,8 @@ fn no_budget_is_too_small_to_go_on() {
                 }
                 _ => hub.maintain(),
             }
-            // A stream in use is kept even without publications, and only the number of
-            // subscriptions limits how many there are. Their size is therefore added to the limit.
+            // A stream in use is kept even without publications. Only the number of subscriptions
+            // limits the number of such streams, so their size is added to the limit.
             base = base.max(hub.gauges().streams as usize * 300);
             let bytes = hub.gauges().history_bytes as usize;
             assert!(bytes <= bytes_max + base, "{bytes} of {bytes_max}");

@@ -1,4 +1,5 @@
-//! A hub with a log: publications that wait until they are durable, their order, and the limits.
+//! Tests of a hub with a log: publications wait until they are durable and keep their order, a slow
+//! log pauses publishers, and streams are restored from the log.
 
 use std::sync::Arc;
 
@@ -418,7 +419,8 @@ fn a_log_that_is_slow_pauses_publishers() {
         assert!(count < 1_000, "there is a limit");
     }
     assert_eq!(count, 8);
-    // A publication that is not stored does not wait for the log, but must not overtake earlier ones of its channel.
+    // A publication that is not stored does not wait for the log, but must not overtake earlier publications of its
+    // channel. So the limit applies to it too.
     assert_eq!(world.publish(98, "now", passing()), Err(NoCredit));
     let other = ChannelName::new("chat:2").expect("a name");
     let payload = PayloadRef {
@@ -505,7 +507,7 @@ fn restored_streams_continue_at_their_position() {
     assert_eq!(world.hub.restore(restored.clone()), Ok(false));
     let batch = world.hub.take_batch(true).expect("it was dropped");
     assert!(matches!(batch.records[..], [LogRecord::Dropped { .. }]));
-    // Restored streams count against the budget, and the budget is not exceeded.
+    // Restored streams count against the byte budget of histories, and never exceed it.
     let mut world = World::new();
     world.hub.set_history(namespaces(3), 1_000_000);
     let payload = Payload {

@@ -1,4 +1,4 @@
-//! Allocations of the hub: none per publication to a user, and little memory per session.
+//! Tests the allocations of the hub: none per publication to a user, and little memory per session.
 
 mod common;
 
@@ -47,8 +47,8 @@ fn subscribe(hub: &mut Hub, index: u32, channel: &str) {
     .expect("there is room");
 }
 
-/// Adds `count` items with `add`. Returns the memory per item in bytes at the size at which it is
-/// highest, since tables double their size as they grow.
+/// Adds items with `add`. Returns the highest memory per item in bytes: since tables double their
+/// size as they grow, the memory per item depends on the number of items.
 fn bytes_each(mut add: impl FnMut(u32)) -> u64 {
     let mut worst = 0;
     let mut total = 0;
@@ -219,7 +219,7 @@ fn tables_grow_in_few_allocations() {
             subscribe(&mut hub, index as u32, user);
         }
     });
-    // One allocation per channel name; the others are for the growth of tables.
+    // Each channel name is one allocation. All other allocations are for the growth of tables.
     let steps = allocated.count_total - u64::from(MANY);
     assert!(steps < 200, "{steps}");
 }

@@ -30,7 +30,7 @@ type Who = (WorkerId, u32);
 struct Wires {
     lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
     taken: BTreeMap<(WorkerId, WorkerId), usize>,
-    /// The publications that each session has received: the channel and the number.
+    /// The publications that each session has received, each as its channel and its number.
     given: BTreeMap<Who, Vec<(String, u32)>>,
 }
 

@@ -1,8 +1,8 @@
-//! Limits the guessing of passwords and keys: counts rejected attempts by address, and makes the
-//! address wait.
+//! Limits the guessing of passwords and keys: counts rejected attempts by address, and delays
+//! further attempts from the address.
 //!
 //! Only failures are counted, so that many people behind one address can log in at once. Failures
-//! beyond the rate are counted too: parallel guesses lengthen the wait afterwards.
+//! beyond the permitted rate are counted too, so parallel guesses lengthen the delay.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -8,7 +8,7 @@
 //! changed.
 //!
 //! The crate handles keys, logins, requests to identity hooks, and the caching of their answers. It
-//! knows neither workers nor how the front ends handle the requests of clients.
+//! depends neither on workers nor on how the front ends handle the requests of clients.
 
 #![forbid(unsafe_code)]
 

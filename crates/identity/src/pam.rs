@@ -134,8 +134,8 @@ impl PasswordService {
         digest.finalize().into_bytes().into()
     }
 
-    /// Registers a client for a result. Returns whether the caller must submit a check; the error
-    /// is a result that is available without one.
+    /// Registers a client that waits for a result, and returns whether the caller must submit a
+    /// check. If the result is available without a check, it is returned as the error.
     fn look_up(
         &self,
         digest: AnswerDigest,

@@ -56,8 +56,8 @@ impl PendingLookups {
     /// Adds a waiting client; returns `true` if a new lookup has to be made.
     ///
     /// # Errors
-    /// The client does not wait, for the given reason. The argument of `may_wait` is whether a new
-    /// lookup is needed.
+    /// The reason why the client is not added. `may_wait` gets whether a new lookup is needed, and
+    /// its error is returned as [`NotAsked::Barred`].
     pub(super) fn look_up<E>(
         &mut self,
         digest: AnswerDigest,

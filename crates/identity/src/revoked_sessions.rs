@@ -17,7 +17,7 @@ const CLIENTS_MAX: usize = 16_384;
 /// Users, connections and subscriptions ended recently.
 #[derive(Debug, Default)]
 pub struct RevokedSessions {
-    /// The number of endings of any kind.
+    /// The number of recorded endings of users, connections and subscriptions.
     count: AtomicU64,
     tables: Mutex<RevocationTables>,
 }

@@ -180,7 +180,7 @@ impl Keys {
     }
 
     /// Parses a JSON Web Key Set (RFC 7517). Unusable keys are skipped: encryption keys, keys of
-    /// other types, and secrets.
+    /// unsupported types, and secrets.
     ///
     /// # Errors
     /// The set is malformed or has no usable key.

@@ -45,7 +45,7 @@ impl Heartbeat {
         })
     }
 
-    /// Returns the answer to a message if it is this heartbeat.
+    /// Returns the answer to `message` if it matches this heartbeat.
     pub(crate) fn answer(&self, message: &[u8]) -> Option<Vec<u8>> {
         let Some(after) = &self.after else {
             return (message == self.before.as_bytes()).then(|| self.answer.clone().into_bytes());

@@ -88,8 +88,8 @@ impl MessageTag {
     }
 }
 
-/// Returns whether the data has at least all but one of the colons of a tag, which shows that it
-/// contains a tag with a damaged mark.
+/// Returns whether the data has the colons of a tag at the right distances, except for at most one.
+/// If so, it contains a tag with a damaged mark.
 fn is_well_formed(data: &[u8]) -> bool {
     const COLONS: [usize; 6] = [2, 11, 20, 29, 46, 55];
     let are_there = |window: &[u8]| COLONS.iter().filter(|at| window[**at] == b':').count();

@@ -134,7 +134,7 @@ fn process_cpu_ns(pid: u32) -> Option<u64> {
 fn of_one(pid: u32) -> Option<(Vec<(u32, u64)>, u64)> {
     let mut threads = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
-        // A thread may end between listing and reading.
+        // A thread that has ended since the threads were listed has no such file.
         let cpu_ns = fs::read_to_string(task.path().join("schedstat"))
             .ok()
             .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok());
@@ -288,7 +288,7 @@ mod tests {
             is_time_wait(&line(local, remote, TIME_WAIT), &targets)
         };
         let (here, there) = ("127.0.0.1:50000", "192.0.2.7:8080");
-        // The side that closed first is in TIME_WAIT, which may be either side.
+        // The side that closed first is in TIME_WAIT. Either side may close first.
         assert!(is(here, there, &[there]));
         assert!(is(there, here, &[there]));
         assert!(is(here, there, &["192.0.2.8:8080", there]));
@@ -310,7 +310,7 @@ mod tests {
         ));
     }
 
-    /// A line in the format of a little-endian machine.
+    /// Parses a line in the format of a little-endian machine.
     #[cfg(target_endian = "little")]
     #[test]
     fn a_line_as_it_is() {

@@ -23,7 +23,7 @@ use crate::script::ScriptRun;
 use crate::tally::Tally;
 use crate::thread_group::{Generators, POLL_INTERVAL, RunProgress, RunStage, ThreadGroup};
 
-/// Control and observation of a run.
+/// The means by which a caller controls and observes a run.
 pub struct RunControl<'a> {
     /// The id of the server's process, if known.
     pub pid: Option<u32>,
@@ -107,7 +107,7 @@ pub fn run(plan: Plan, mut run_control: RunControl<'_>) -> Result<Report, RunErr
         refuse_latencies(&mut report, tally);
     }
     let grown = finished.own_open_bytes.saturating_sub(own_before) as f64;
-    // With fewer connections, the tester's fixed memory would dominate the figure.
+    // With fewer connections, the tester's fixed memory would dominate the bytes per connection.
     if tally.opened >= 1000 && plan.processes <= 1 {
         report.generator.bytes_per_connection = Some(grown / tally.opened as f64);
     }
@@ -141,7 +141,7 @@ struct FinishedRun {
     lost: Vec<LostProcess>,
     interrupted: bool,
     stopped: bool,
-    /// The start of the measured time. `ended_ns`: its end.
+    /// The start of the measured time in nanoseconds; `ended_ns` is its end.
     from_ns: u64,
     ended_ns: u64,
     /// The server's resource use before the run, and at the start and end of the measured time.
@@ -198,7 +198,7 @@ impl FinishedRun {
             // An interrupt during the hold does not count as an interrupt of the measurement.
             watcher.stops = watcher.stops.min(stops);
             watcher.party.hold(false);
-            // The resident memory is measured at the end of the hold, with idle connections.
+            // The resident memory is measured when the connections have been held open and idle.
             let held = watcher.run_control.pid.and_then(ProcessUsage::of);
             ended = ended.zip(held).map(|(ended, held)| ProcessUsage {
                 rss_bytes: held.rss_bytes,
@@ -226,7 +226,7 @@ impl FinishedRun {
         })
     }
 
-    /// Creates the parts common to all kinds of runs.
+    /// Creates a report with the parts that are common to all kinds of runs.
     fn report(&self, pid: Option<u32>, seconds: f64) -> Report {
         let mut report = assemble(&self.tally, seconds);
         report.interrupted = self.interrupted;

@@ -133,7 +133,7 @@ impl Tally {
         self.faults(fault, 1);
     }
 
-    /// Counts an error several times; 0 has no effect.
+    /// Counts an error `count` times; 0 has no effect.
     pub(crate) fn faults(&mut self, fault: &ErrorCase, count: u64) {
         if count == 0 {
             return;

@@ -98,7 +98,7 @@ pub struct Target {
     /// Path and query, at least `/`; may contain `{i}`.
     pub path: ClientTemplate,
     /// The resolved addresses. Addresses of the same family as the first address are used in turn.
-    /// Those of the other family are used if none of these answers.
+    /// If none of them answers, those of the other family are used.
     pub addresses: Vec<SocketAddr>,
 }
 

@@ -17,7 +17,7 @@ use crate::script::ScriptRun;
 use crate::tally::Tally;
 use crate::worker_process::WorkerProcess;
 
-/// Polling interval of the waiting thread.
+/// The interval at which a thread that waits for other threads checks their progress.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Delay between the choice of a start time and the start, so that all threads learn of it in time.
 const START_NS: u64 = 50 * MILLISECOND;
@@ -60,7 +60,7 @@ impl ThreadGroup {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Returns a start time that is far enough ahead for all threads.
+    /// Returns a start time that is far enough ahead for all threads to learn of it.
     pub(crate) fn soon() -> u64 {
         now_ns() + START_NS
     }

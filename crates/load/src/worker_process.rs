@@ -1,9 +1,9 @@
 //! A run in several processes. The first process is the coordinator: it starts the worker processes, tells them when to begin
 //! and end, and adds up their tallies.
 //!
-//! The processes exchange lines of JSON. A worker process gets its part of the plan and then
-//! orders, and it sends reports. All processes share the monotonic clock, so the order to start
-//! contains a time.
+//! The processes exchange lines of JSON. The coordinator sends each worker process its part of the plan, and then
+//! orders. The worker process sends reports. All processes share the monotonic clock, so the order to start contains a
+//! time.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};

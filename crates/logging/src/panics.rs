@@ -39,8 +39,8 @@ fn tell(info: &PanicHookInfo<'_>) {
         Some(place) => error!(target: TARGET, thread, "panicked at {place}: {message}"),
         None => error!(target: TARGET, thread, "panicked: {message}"),
     }
-    // The backtrace is included if RUST_BACKTRACE requests it. Each of its lines is a separate log
-    // record, so that it is readable.
+    // The backtrace is included if RUST_BACKTRACE requests it. Each line of the backtrace is a
+    // separate log record, so that it is readable.
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         for line in backtrace.to_string().lines() {
@@ -60,7 +60,7 @@ mod tests {
 
     const TELLS: &str = "VECHE_TEST_PANIC";
 
-    /// Logs to the file named in the environment, and panics.
+    /// Logs to the file that an environment variable names, and panics.
     #[test]
     #[ignore = "not a test: a process that panics, for the test"]
     fn act_as_panicking() {

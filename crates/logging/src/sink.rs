@@ -1,7 +1,7 @@
 //! The bounded buffer between logging threads and the writing thread, so that neither waits for the other.
 //!
-//! The buffer receives whole lines, escapes their control characters, and passes them on in
-//! batches. This module does not know the content or destination of lines.
+//! The buffer receives whole lines, escapes their control characters, and passes them on in batches. This module does
+//! not depend on the content or the destination of lines.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

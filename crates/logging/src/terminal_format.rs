@@ -1,8 +1,8 @@
 //! The log format of `veche dev`: `18:30:02 WARN  what happened`, in local time, without lines that concern only
 //! operators.
 //!
-//! Colours are added only when lines are written to the terminal, because the buffer would escape
-//! their control characters.
+//! Colours are added only when a finished line is written to the terminal, because control characters within a
+//! line are escaped when it is formatted.
 
 use std::fmt;
 use std::io::{self, Write};

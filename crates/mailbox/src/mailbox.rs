@@ -81,7 +81,8 @@ pub struct Mailbox<T> {
     dirty: Vec<usize>,
     /// The messages taken from the lanes but not popped yet, by sender.
     incoming: Vec<VecDeque<T>>,
-    /// The number of messages in `incoming`, and the sender whose messages are currently popped.
+    /// The number of messages in `incoming`, and in `cursor` the sender whose messages are
+    /// currently popped.
     incoming_count: usize,
     cursor: usize,
 }
@@ -136,8 +137,8 @@ impl<T> Mailbox<T> {
         self.mesh.workers
     }
 
-    /// Returns the number of data messages posted to worker `to` that it has not processed yet. It
-    /// never exceeds the number of credits.
+    /// Returns the number of data messages that were posted to worker `to` and not processed yet.
+    /// This number never exceeds the number of credits.
     #[must_use]
     pub fn unfinished(&self, to: usize) -> u32 {
         let finished = self.mesh.lane(self.me, to).finished.load(Ordering::Acquire);
@@ -151,7 +152,7 @@ impl<T> Mailbox<T> {
         if self.unfinished(to) < self.options.credits {
             return true;
         }
-        // Requests a wake, then checks again, since a credit may have returned in between.
+        // Requests a wake, then checks the credits again, since one may have returned in between.
         self.mesh
             .lane(self.me, to)
             .starved
@@ -220,7 +221,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Takes the waiting messages from all lanes if this end was notified. Returns whether there were any.
+    /// Takes the waiting messages from all lanes if this end was notified. Returns whether there were any messages.
     fn collect(&mut self) -> bool {
         if !self.mesh.wake_flags[self.me].take_notified() {
             return false;
@@ -229,8 +230,8 @@ impl<T> Mailbox<T> {
             self.mesh.lane(from, self.me).take(batch);
             self.incoming_count += batch.len();
         }
-        // The sender that comes first changes each time; otherwise a flood of messages from worker
-        // 0 would starve the other senders.
+        // The sender whose messages come first changes with each call. Otherwise a flood of
+        // messages from worker 0 would starve the other senders.
         self.cursor = (self.cursor + 1) % self.mesh.workers;
         self.incoming_count != 0
     }

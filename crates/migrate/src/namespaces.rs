@@ -15,8 +15,8 @@ pub(super) struct NamespaceContext {
     pub(super) position_ttl: Option<String>,
 }
 
-/// Options that are dropped without a note, because Veche always behaves like this where possible,
-/// or because other settings cover them.
+/// Options that are dropped without a note: Veche behaves as if they were set wherever that is
+/// possible, or other settings replace them.
 const ALWAYS: [&str; 10] = [
     "force_positioning",
     "allow_positioning",

@@ -46,7 +46,7 @@ impl SettingsTree {
         self.names.get(path).map_or(path, String::as_str)
     }
 
-    /// Takes the value at a path.
+    /// Removes and returns the value at a path.
     pub(super) fn take(&mut self, path: &str) -> Option<Value> {
         let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
         let mut place = &mut self.root;
@@ -57,7 +57,7 @@ impl SettingsTree {
         (!is_nothing(&value)).then_some(value)
     }
 
-    /// Takes a text; a number is converted to text.
+    /// Removes and returns a text; a number is converted to text.
     pub(super) fn text(&mut self, path: &str) -> Option<String> {
         match self.take(path)? {
             Value::String(text) => Some(text),
@@ -66,12 +66,12 @@ impl SettingsTree {
         }
     }
 
-    /// Takes a flag; `false` if it is not set.
+    /// Removes and returns a flag; `false` if it is not set.
     pub(super) fn flag(&mut self, path: &str) -> bool {
         self.take(path) == Some(Value::Bool(true))
     }
 
-    /// Takes a number, possibly written as a text.
+    /// Removes and returns a number, which may be written as a text.
     pub(super) fn number(&mut self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
@@ -82,7 +82,7 @@ impl SettingsTree {
         milliseconds(&text).filter(|ms| *ms > 0).map(written)
     }
 
-    /// Takes a list of texts; a single text is split at blanks and commas.
+    /// Removes and returns a list of texts; a single text is split at blanks and commas.
     pub(super) fn list(&mut self, path: &str) -> Vec<String> {
         let text = |value: Value| match value {
             Value::String(text) => Some(text),
@@ -99,7 +99,7 @@ impl SettingsTree {
         }
     }
 
-    /// Takes a list of objects.
+    /// Removes and returns a list of objects.
     pub(super) fn objects(&mut self, path: &str) -> Vec<Self> {
         match self.take(path) {
             Some(Value::Array(values)) => values.into_iter().map(Self::new).collect(),

@@ -1,8 +1,8 @@
 //! Echo on the epoll back end without a protocol: measures the cost of the event loop itself.
 //!
 //! Start the server with `cargo run --release --example echo -- [ADDRESS] [RECEIVE_KIB]` and
-//! connect any client that sends and reads. Every two seconds, it prints the CPU time per receive
-//! and per KiB. The time includes that of the send.
+//! connect any client that sends and reads. Every two seconds, the server prints the CPU time per
+//! receive and per KiB. The time includes that of the send.
 
 use std::net::SocketAddr;
 

@@ -161,7 +161,7 @@ impl DriverBase {
     }
 }
 
-/// A driver built on a [`DriverBase`], which delivers its events.
+/// A driver built on a [`DriverBase`]. The trait delivers the events of that base.
 pub(crate) trait SocketBackEnd: Sized {
     fn base(&mut self) -> &mut DriverBase;
 

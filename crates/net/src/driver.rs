@@ -118,7 +118,7 @@ pub enum DriverEvent<'a> {
     /// [`Driver::unsent`] fell from above [`Options::low_water_bytes`] to this value or below it.
     /// Reported once per crossing.
     Drained {
-        /// Transport whose queue has fallen.
+        /// Transport whose number of unsent bytes has fallen.
         id: ConnectionId,
     },
     /// The transport has ended. Its id may be reused after the sink returns.

@@ -18,7 +18,7 @@ pub struct ListenOptions {
     pub reuse_port: bool,
     /// Whether small messages leave at once (`TCP_NODELAY`), which accepted sockets inherit. Default true.
     pub nodelay: bool,
-    /// Whether an IPv6 socket excludes IPv4. Default true. To listen on both, list both addresses.
+    /// Whether an IPv6 socket excludes IPv4. Default true. To listen on IPv4 and IPv6, list an address of each.
     pub ipv6_only: bool,
 }
 

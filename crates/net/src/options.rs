@@ -20,9 +20,9 @@ pub struct Options {
     pub low_water_bytes: usize,
     /// How long a listener backs off after descriptors ran out, in milliseconds. Default 100.
     pub accept_retry_ms: u64,
-    /// io_uring: number of buffers into which the kernel receives without a call, a power of two
-    /// from 1 to 4,096. While all are full, bytes are received by a call, as with epoll. Default 8,
-    /// so that all of them fit into the core's cache.
+    /// io_uring: number of buffers into which the kernel receives without a system call, a power of
+    /// two from 1 to 4,096. While all are full, bytes are received by system calls, as with epoll.
+    /// Default 8, so that all buffers fit into the core's cache.
     pub ring_buffers: u16,
     /// io_uring: size of each buffer, which is also the maximum length of a `Received`. Default 64
     /// KiB.

@@ -12,9 +12,9 @@ pub(crate) const SLICES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     buffers: VecDeque<Buffer>,
-    /// Number of bytes of the first buffer that the kernel has taken.
+    /// Number of bytes that the kernel has taken from the first buffer.
     front_sent: usize,
-    /// Number of bytes in all buffers that the kernel has not taken.
+    /// Number of bytes in all buffers, without those that the kernel has taken.
     unsent: usize,
     /// Whether the queue is held back for a send that the caller has announced. If so, there was no
     /// attempt to send yet.

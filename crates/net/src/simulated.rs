@@ -37,7 +37,7 @@ pub use remote::RemoteState;
 const SERVED_OF_FOUR: u8 = 3;
 
 /// Maximum number of consecutive turns in which a ready transport is skipped. As with other
-/// drivers, each transport is served regularly, however much the others send.
+/// drivers, each ready transport is served regularly, however much other peers send.
 const SKIPPED_MAX: u8 = 4;
 
 /// A [`Driver`] without an operating system below it.
@@ -204,7 +204,7 @@ impl Simulated {
         }
     }
 
-    /// Appends the bytes that the remote end has received to `into`. Returns the state of the
+    /// Appends to `into` the bytes that the remote end has received. Returns the state of the
     /// remote end.
     pub fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> RemoteState {
         self.remote_ends

@@ -1,4 +1,4 @@
-//! Thin wrappers around the system calls in use.
+//! Thin wrappers around the system calls that the crate uses.
 //!
 //! This is the only module of the crate that may contain `unsafe` code, which io_uring and one
 //! socket option require.

@@ -199,7 +199,7 @@ mod tests {
 
     const NODES: u32 = 40;
 
-    /// Returns distances on every level, many of them near the borders between levels.
+    /// Generates distances on every level, many of them near the borders between levels.
     fn distance() -> impl Strategy<Value = u64> {
         (0..60_u32, 0..4_u64, any::<bool>(), any::<u64>()).prop_map(|(bits, off, near, any)| {
             let edge = 1_u64 << bits;

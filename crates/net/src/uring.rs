@@ -41,8 +41,8 @@ use crate::{
 
 use receive::{InputPart, Ready};
 
-/// Bits of `Transport::interest`: operations in flight and queues. This one: a receive or a poll is
-/// in flight that reports new bytes.
+/// A bit of `Transport::interest`, like the constants below: a receive or a poll that reports new
+/// bytes is in flight.
 const RECEIVING: u8 = 1;
 /// The operation of `RECEIVING` is being cancelled.
 const CANCELLING: u8 = 2;
@@ -74,13 +74,13 @@ pub struct Uring {
     is_woken: bool,
     /// Listeners that the kernel watches for waiting connections.
     watched: Vec<ListenerId>,
-    /// Listeners and transports that must be served, each at most once. A turn serves some from the
-    /// front.
+    /// Listeners and transports that must be served, each at most once. A turn serves entries from
+    /// the front.
     ready: VecDeque<Ready>,
     /// The remaining undelivered input of transports, by index and in order: the parts after the
     /// one in `ready`, and the parts received while the transport was paused.
     later_parts: HashMap<u32, VecDeque<InputPart>>,
-    /// Empty queues for reuse in `later_parts`, which is needed, for example, when a message
+    /// Empty queues for reuse in `later_parts`. A queue is needed, for example, when a message
     /// crosses the end of a buffer.
     spare: Vec<VecDeque<InputPart>>,
     /// The buffer that all receiving calls share.
@@ -246,7 +246,8 @@ impl Uring {
         self.base.wait_ms()
     }
 
-    /// Takes completions. Handles sends and polls immediately, and queues the others for delivery.
+    /// Takes all completions. Handles those of sends and polls immediately, and queues received
+    /// bytes for delivery.
     fn collect(&mut self) {
         while let Some(done) = self.ring.next() {
             match done {

@@ -27,7 +27,8 @@ pub struct EmulationAddress {
 }
 
 impl EmulationAddress {
-    /// Creates an address. The secret must be sent only to the client of the response.
+    /// Creates the address of a streaming response. Only the client that receives the response may learn the
+    /// secret.
     #[must_use]
     pub fn new(worker: WorkerId, session: ConnectionId, secret: [u8; SECRET_BYTES]) -> Self {
         Self {

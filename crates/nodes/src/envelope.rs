@@ -236,8 +236,8 @@ impl Envelope {
                 within_ms: header.within_ms,
                 message,
             }),
-            // A sender with a later minor version may have added to a known kind, which looks
-            // malformed here, so such a message counts as unknown.
+            // A sender with a later minor version may have added a variant to a known kind. Such a
+            // message looks malformed here, so it counts as unknown.
             Err(_) if header.minor <= VERSION.1 => Err(DecodeError::Malformed(header)),
             Ok(None) | Err(_) => Err(DecodeError::Unknown(header)),
         }

@@ -18,8 +18,8 @@ pub struct Glob(Form);
 enum Form {
     /// A pattern in which only `*` and `?` are special.
     Wildcards(Box<str>),
-    /// Any other pattern. Matched by simulating an automaton, in time proportional to the product of the lengths of
-    /// pattern and name.
+    /// A pattern with ranges, alternatives or escapes. It is matched by simulating an automaton, in time proportional
+    /// to the product of the lengths of pattern and name.
     Steps {
         /// The pattern as written.
         pattern: Box<str>,
@@ -218,8 +218,8 @@ struct Reader<'p> {
 }
 
 impl Reader<'_> {
-    /// Parses up to the end of the pattern or, inside an alternative, up to the `,` or `}` that ends it, which is not
-    /// consumed. `depth` is the number of open `{`.
+    /// Parses up to the end of the pattern or, inside an alternative, up to the `,` or `}` that ends the alternative.
+    /// This character is not consumed. `depth` is the number of open `{`.
     fn sequence(&mut self, depth: usize) -> Result<(), GlobError> {
         while let Some(&character) = self.rest.peek() {
             if depth > 0 && matches!(character, ',' | '}') {

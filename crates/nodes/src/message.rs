@@ -32,7 +32,7 @@ pub enum NodeMessage {
     Answer(NodeReply),
     /// Commands of a client whose streaming response is held by the receiving node.
     Relay(EmulationRequest),
-    /// A message for the same application on the receiving node.
+    /// Orders from an application to the same application on the receiving node.
     App(AppMessage),
 }
 
@@ -65,7 +65,7 @@ pub struct UserCommandRequest {
     /// Name of the user whose connections are addressed.
     #[serde(with = "wire::text")]
     pub user: Arc<str>,
-    /// The action, and the connections of the user that it applies to.
+    /// The action, and which of the user's connections it applies to.
     #[serde(with = "wire::shared")]
     pub instruction: Arc<UserCommand>,
     /// The caller that receives [`NodeAnswer::Instructed`], if any.

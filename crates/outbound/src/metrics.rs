@@ -1,7 +1,7 @@
 //! Counters of calls, read by `/metrics`.
 //!
-//! A new client needs a variant of [`ClientKind`] and a name. Gauges are maintained by guards, which also count correctly if a
-//! call is cancelled.
+//! A new client needs a variant of [`ClientKind`] and a name. Gauges are maintained by guards, so they stay correct if
+//! a call is cancelled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -109,7 +109,7 @@ impl ClientMetrics {
         self.waiting.load(Relaxed)
     }
 
-    /// Returns the completed waits for a connection by [bucket](WAIT_BUCKETS_MS).
+    /// Returns the numbers of completed waits for a connection, one for each [bucket](WAIT_BUCKETS_MS).
     #[must_use]
     pub fn waits(&self) -> [u64; WAIT_BUCKETS_MS.len() + 1] {
         self.waits.each_ref().map(|waits| waits.load(Relaxed))

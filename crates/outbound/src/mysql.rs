@@ -311,8 +311,8 @@ struct UnreadConnection(Option<Conn>);
 
 impl Drop for UnreadConnection {
     fn drop(&mut self) {
-        // Dropped on a thread outside the tokio runtime: inside it, the driver would wait for the response before it closes the
-        // socket.
+        // A thread outside the tokio runtime drops the connection. Inside the runtime, the driver would wait for the response
+        // before it closes the socket.
         let connection = self.0.take();
         let _ = thread::Builder::new().spawn(move || drop(connection));
     }

@@ -24,8 +24,8 @@ const LANES: u32 = 1;
 const MEMORY_KIB_MAX: u32 = 64 * 1024;
 const WORK_MAX: u64 = 4 * MEMORY_KIB as u64 * PASSES as u64;
 
-/// The maximum number of concurrent hashes: one per `CORES_PER_HASH` cores, which leaves the others to workers, but at most
-/// `RUNNING_MAX` because of their memory.
+/// The maximum number of concurrent hashes, because each takes much memory. With few cores the maximum is one hash per
+/// `CORES_PER_HASH` cores, so that cores are left to the workers.
 const RUNNING_MAX: usize = 4;
 const CORES_PER_HASH: usize = 2;
 
@@ -76,7 +76,7 @@ pub fn run(call: &PasswordCall, cost: Cost) -> Result<PasswordReply, CallError> 
     }
 }
 
-/// Parses a hash within the limits.
+/// Parses a hash, and refuses one that exceeds the limits for verification.
 fn parse(hash: &str) -> Result<PasswordHash, CallError> {
     let invalid = |why: &str| CallError::new(CallErrorKind::Invalid, format!("password: {why}"));
     let hash = PasswordHash::new(hash)

@@ -167,7 +167,7 @@ impl<D: Connector> ConnectionPool<D> {
 struct Permit {
     place: ActiveUse,
     _busy: BusyGuard,
-    /// Dropped last: then another use may take the connection's place.
+    /// Dropped last, because a waiting call may open a connection as soon as this permit is free.
     _free: OwnedSemaphorePermit,
 }
 

@@ -132,7 +132,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // These fail only if the process no longer exists, which is impossible before it is reaped.
+        // These calls fail only if the process no longer exists, which is impossible before it is reaped.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,8 +1,7 @@
-//! The C interface of libpam, and closing of descriptors: all unsafe code of the crate.
+//! All unsafe code of the crate: calls of the C library libpam, and closing of descriptors.
 //!
-//! Types and constants are those of Linux-PAM's `_pam_types.h` and `pam_appl.h`; they are its binary interface and the
-//! same on all Linux platforms. A [`Transaction`] spans a `pam_start(3)` and its `pam_end(3)`. No decisions are made
-//! here.
+//! Types and constants are those of Linux-PAM's `_pam_types.h` and `pam_appl.h`, which are the same on all Linux
+//! platforms. A [`Transaction`] lasts from `pam_start(3)` to `pam_end(3)`.
 
 #![allow(unsafe_code, reason = "libpam is a C library, loaded at run time")]
 
@@ -224,7 +223,7 @@ impl Transaction<'_> {
         self.result()
     }
 
-    /// Returns the user name as changed by the modules.
+    /// Returns the user name, which PAM modules may have changed.
     pub(crate) fn user(&self) -> Option<CString> {
         let mut user: *const c_void = ptr::null();
         // SAFETY: the handle is open, and the destination is a local variable.
@@ -392,8 +391,8 @@ pub(crate) fn account_name(name: CString) -> CString {
     written.to_owned()
 }
 
-/// Closes every descriptor except the first three. Kernels before 5.9 don't have this call; this program's own
-/// descriptors are close-on-exec in any case.
+/// Closes every descriptor except the first three. Does nothing on kernels before 5.9, which lack `close_range`; this
+/// program's own descriptors are close-on-exec in any case.
 pub(crate) fn close_others() {
     // SAFETY: this process has not opened any descriptor yet, so the closed ones have no owner.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };

@@ -57,7 +57,7 @@ impl PamService {
         })
     }
 
-    /// Returns the name, as PAM knows it.
+    /// Returns the name under which PAM looks for the service.
     pub fn name(&self) -> &str {
         &self.name
     }

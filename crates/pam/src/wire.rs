@@ -23,7 +23,7 @@ pub struct PamRequest {
     pub user: String,
     /// The password, without NUL.
     pub password: Zeroizing<Vec<u8>>,
-    /// The client's address, which modules know as `PAM_RHOST`.
+    /// The client's address, which modules get as `PAM_RHOST`.
     pub client: String,
 }
 
@@ -42,9 +42,10 @@ pub enum PamReply {
     Ready,
     /// Sent at the start: the reason why the helper could not load libpam. The helper then ends.
     Unusable(String),
-    /// The password is correct and the account valid; with the user name determined by PAM.
+    /// The password is correct and the account is valid. Contains the user name that PAM
+    /// determined.
     Accepted(String),
-    /// PAM refused, or asked for something other than a password; with PAM's reason.
+    /// PAM refused the user, or asked for something other than a password. Contains PAM's reason.
     Refused(String),
     /// PAM could not decide.
     Failed(String),

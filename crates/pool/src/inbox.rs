@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// Items for one thread. Its reader learns of them by [`announce`](Self::announce), so that a burst costs one wake-up.
+/// Items for one thread. One call of [`announce`](Self::announce) covers several items, so a burst costs one wake-up.
 #[derive(Debug)]
 pub(crate) struct Inbox<T> {
     items: Mutex<Vec<T>>,

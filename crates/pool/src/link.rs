@@ -1,4 +1,4 @@
-//! One server thread's handle on a pool.
+//! The handle of one server thread on a pool of worker processes.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::shared::{PoolOrder, Shared, ThreadOutlet};
 /// Keeps a pool running until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PoolHandle {
-    /// Counts the generations of the application on this server thread.
+    /// The number of this generation of the application, counted on this server thread.
     pub(crate) generation: u64,
     pub(crate) pool: Arc<Shared>,
     pub(crate) outlet: Arc<ThreadOutlet>,
@@ -49,7 +49,8 @@ impl PoolHandle {
         }
     }
 
-    /// Returns whether there are messages to take, or an order to announce.
+    /// Returns whether the pool has messages for this thread, or this thread has an order to
+    /// announce.
     pub(crate) fn has_news(&self) -> bool {
         self.has_orders.get() || self.outlet.messages.is_announced()
     }

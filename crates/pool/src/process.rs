@@ -72,9 +72,9 @@ pub(crate) struct PoolProcess {
     pub(crate) is_asked: bool,
     pub(crate) started: Instant,
     pub(crate) in_hand: BTreeMap<u64, InHand>,
-    /// Resident memory at the last measurement.
+    /// Resident memory in bytes at the last measurement.
     pub(crate) rss_bytes: u64,
-    /// Events that were answered.
+    /// Number of answered events.
     pub(crate) jobs: u64,
     /// The events that the process handles, as a set of bits; see [`bit`](crate::shared::bit).
     pub(crate) events: u32,
@@ -161,8 +161,8 @@ impl PoolProcess {
         Ok(())
     }
 
-    /// While there is output, makes the pool thread also wait until the socket accepts more.
-    /// Without output, ends this.
+    /// If there is output, makes the pool thread wait until the socket accepts more bytes.
+    /// Otherwise makes it no longer wait for that.
     pub(crate) fn watch_writes(&mut self, watch: &Watch) {
         let writes = self.has_output();
         if writes != self.is_write_watched
@@ -328,7 +328,7 @@ impl PoolProcess {
         }
     }
 
-    /// Returns the resident memory in bytes now.
+    /// Returns the current resident memory in bytes.
     pub(crate) fn read_rss_bytes(&self) -> Option<u64> {
         let mut bytes = [0; 128];
         let count = self.statm.as_ref()?.read_at(&mut bytes, 0).ok()?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct WaitingEvents {
     jobs: VecDeque<(Instant, EventJob)>,
-    /// Closes of connections, which wait without a time limit.
+    /// The events of closed connections. These events wait without a time limit.
     ends: VecDeque<(Instant, EventJob)>,
 }
 
@@ -25,7 +25,8 @@ impl WaitingEvents {
             self.ends.push_back((now, job));
             return None;
         }
-        // A message has been read already, so it waits even if the queue is full; its connection is paused meanwhile.
+        // A message has already been read, so it waits even if the queue is full. Its connection is
+        // paused while it waits.
         let must_wait = matches!(job.name, EventName::Message | EventName::ClientMessage);
         if !must_wait && self.jobs.len() >= max {
             return Some(job);
@@ -34,7 +35,7 @@ impl WaitingEvents {
         None
     }
 
-    /// Takes the event that has waited the longest, and the time of its arrival.
+    /// Removes and returns the event that has waited the longest, with the time of its arrival.
     pub(crate) fn pop(&mut self) -> Option<(Instant, EventJob)> {
         let (first, end) = (self.jobs.front(), self.ends.front());
         let takes_end = match (first, end) {

@@ -84,9 +84,9 @@ pub(crate) struct FrameBatch {
 struct BatchedFrame {
     /// The event's number and id, if the frame belongs to an event.
     event: Option<(u64, u64)>,
-    /// The index at which its head ends and its payload begins.
+    /// The index in the batch's bytes at which the frame's head ends and its payload begins.
     payload: usize,
-    /// The index at which its payload ends.
+    /// The index in the batch's bytes at which the frame's payload ends.
     end: usize,
 }
 

@@ -16,7 +16,7 @@ const READY_MAX: usize = 256;
 /// A source that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WatchSource {
-    /// There are orders, or a server thread has joined or left.
+    /// A server thread has sent orders to the pool, has joined it or has left it.
     Waker,
     /// The spawner has sent something, or has ended.
     Spawner,
@@ -62,7 +62,7 @@ impl Watch {
         Ok(Self(Arc::new(epoll)))
     }
 
-    /// Adds a source, reported while it can be read.
+    /// Adds a source. A wait reports the source while it can be read.
     pub(crate) fn add(&self, fd: impl AsFd, source: WatchSource) -> Result<()> {
         epoll::add(&*self.0, fd, source.data(), epoll::EventFlags::IN)
     }

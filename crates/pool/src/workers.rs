@@ -1,4 +1,4 @@
-//! An application in worker processes, on one server thread.
+//! One server thread's part of an application that runs in worker processes.
 
 mod about;
 mod runtime;
@@ -44,9 +44,9 @@ pub struct Workers {
     wake: WakeOf,
     connections: KnownConnections,
     in_hand: HashMap<u64, InHand, FixedState>,
-    /// The clients of hooks, by the number of the hook.
+    /// The clients whose commands wait for a hook handler, by the number of the hook request.
     hook_callers: HashMap<u64, LoggedClient, FixedState>,
-    /// Effects of accepted handshakes, which apply once the connection is open.
+    /// The effects of accepted handshakes. They are applied once the connection is open.
     #[expect(
         clippy::type_complexity,
         reason = "each entry is an effect with the frame that contained it"
@@ -59,7 +59,7 @@ pub struct Workers {
     generation: u64,
     now_ms: u64,
     is_stopping: bool,
-    /// Whether the handled hooks may have changed.
+    /// Whether the set of hooks that the application handles may have changed.
     has_new_hooks: bool,
 }
 
@@ -602,7 +602,8 @@ fn id_of(place: WorkerConnection) -> ConnectionId {
     }
 }
 
-/// Returns the user of an accepted handshake, who may be absent; `None` for any other effect.
+/// Returns the user name in an accepted handshake, or `Some(None)` if it contains none; `None` for
+/// any other effect.
 fn accepted(effect: &Effect) -> Option<Option<String>> {
     match effect {
         Effect::Handshake {

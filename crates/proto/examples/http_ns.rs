@@ -8,7 +8,7 @@ use veche_proto::http::{
     ResponseHead, Status, parse_head, read_head,
 };
 
-/// Short runs, so that some pass without being interrupted.
+/// Number of rounds in a run. Runs are short, so that some of them are not interrupted.
 const ROUNDS: u32 = 2_000;
 const RUNS: usize = 300;
 const DATE: &DateHeader = b"Sun, 06 Nov 1994 08:49:37 GMT";
@@ -96,7 +96,7 @@ fn main() {
     }
 }
 
-/// Prints the time of the fastest run: other load on the machine can only add time.
+/// Prints the time of the fastest run, since other load on the machine can only make a run slower.
 #[expect(
     clippy::disallowed_methods,
     reason = "a benchmark has to read the clock"

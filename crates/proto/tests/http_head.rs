@@ -1,5 +1,5 @@
-//! Tests of request heads: every row of `vectors/http_heads.json` is parsed whole, byte by byte and split at random;
-//! and properties of all heads.
+//! Tests of request heads. Every row of `vectors/http_heads.json` is parsed whole, byte by byte and split at random.
+//! Further tests check properties of all heads.
 //!
 //! In the table each character stands for a byte (U+00E9 is 0xE9), and `["a", 3]` stands for `aaa`.
 
@@ -195,8 +195,8 @@ fn compares_entity_tags() {
     }
 }
 
-/// Scanned bytes are not scanned again: the test spoils them after the scan, which a second scan
-/// would notice.
+/// Scanned bytes are not scanned again: the test changes bytes after their scan, and a second scan
+/// would notice the change.
 #[test]
 fn a_head_byte_by_byte_takes_linear_time() {
     let limits = HeadLimits {

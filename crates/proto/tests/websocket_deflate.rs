@@ -136,7 +136,7 @@ fn a_client_knows_the_contexts_that_are_kept() {
             true,
             true,
         ),
-        // The client is also bound by its own offer, which excluded context takeover.
+        // The client's offer excluded context takeover. This binds the client, though the response does not repeat it.
         ("; server_no_context_takeover", &forgets, true, true),
     ] {
         let response = pd(parameters);
@@ -324,7 +324,7 @@ fn bombs_stop_at_the_limit() {
         let mut wire = bomb.clone();
         let stopped = decoder.decode(&mut wire, &mut codecs, &limits);
         assert_eq!(stopped, Err(ProtocolError::MessageTooBig));
-        // The limit also applies if the message arrives in thousands of fragments.
+        // A message in thousands of fragments is stopped at the same length.
         let mut wire = Vec::new();
         let header = if bomb[1] == 126 { 4 } else { 10 };
         let parts = bomb[header..].chunks(10);

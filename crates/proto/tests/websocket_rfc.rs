@@ -1,4 +1,4 @@
-//! The examples of RFC 6455 section 5.7 and of RFC 7692 section 7.2.3, compared byte by byte.
+//! Tests the examples of RFC 6455 section 5.7 and of RFC 7692 section 7.2.3, compared byte by byte.
 
 use veche_proto::websocket::{
     Codecs, Decoder, Encoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role, deflate,

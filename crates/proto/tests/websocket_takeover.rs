@@ -1,6 +1,6 @@
-//! Tests of compression contexts that are kept between messages. They are compared with streams that are kept as RFC
-//! 7692 describes: every message arrives unchanged, for any sequence of messages, mix of connections, and splits. The
-//! memory of a context is limited and counted in a budget.
+//! Tests of compression contexts that are kept between messages. The contexts are compared with streams that are kept
+//! as RFC 7692 describes: every message arrives unchanged, for any sequence of messages, mix of connections, and
+//! splits. The memory of a context is limited and counted in a budget.
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ impl Sender {
         status.expect("it takes any input");
         self.history.extend_from_slice(message);
         if is_final {
-            // A final block ends the stream; the context continues in a new one.
+            // A final block ends the deflate stream. A new stream continues with the same context.
             out.push(0);
             let level = Compression::new(self.level);
             self.stream = Compress::new_with_window_bits(level, false, self.window_bits);
@@ -379,7 +379,7 @@ fn a_final_block_does_not_end_the_context() {
     };
     assert_eq!(hear(&[0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0]), b"Hello");
     // This message begins with an empty final block, after which a block copies the five bytes before it. The next
-    // message copies them again.
+    // message copies the same bytes.
     let back = [0xf2, 0, 0x11, 0, 0];
     assert_eq!(hear(&[&[3, 0][..], &back].concat()), b"Hello");
     assert_eq!(hear(&back), b"Hello");
@@ -423,8 +423,8 @@ fn one_direction_may_keep_no_context() {
     }
 }
 
-/// The client's window is reserved in the budget when it is negotiated, and the server's as it grows. Both are
-/// released.
+/// The client's window is reserved in the budget when it is negotiated, and the server's window as it grows. Both
+/// reservations are released.
 #[test]
 fn contexts_stay_within_their_budget() {
     let budget = Arc::new(DeflateBudget::new(10_000));
@@ -580,8 +580,8 @@ fn a_peer_may_not_refer_beyond_what_was_agreed() {
     assert_eq!(decoder.heap_bytes(), 0);
 }
 
-/// The last messages of two connections were equal, so the shared stream continues for the second connection. It must
-/// not refer to earlier data of the first connection.
+/// The last messages of two connections were equal, so the shared stream continues for the second connection. The
+/// stream must not refer to earlier data of the first connection.
 #[test]
 fn nothing_of_another_connection_is_referred_to() {
     let mut random = fastrand::Rng::with_seed(3);

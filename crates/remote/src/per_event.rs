@@ -28,7 +28,7 @@ use crate::program::Program;
 /// The maximum size of one response's log lines, in bytes.
 const LOG_BYTES_MAX: usize = 16 << 10;
 
-/// The state of an application on one worker, whose events are delivered as separate requests.
+/// The state, on one worker, of an application that gets each event in a separate request.
 ///
 /// Requests leave as [`Effect::Call`], and their outcomes arrive in [`Runtime::handle_outcome`].
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct PerEvent {
     program: Program,
     worker: u16,
     connections: KnownConnections,
-    /// The events that are being handled, by the tokens of their calls, which are also their ids.
+    /// The events that are being handled, by id. The id of an event is the token of its call.
     in_hand: HashMap<u64, InHand, FixedState>,
     /// For each accepted handshake, the event's id and the frames of the response as received. Their effects are executed once
     /// the connection is open.
@@ -301,7 +301,7 @@ enum Parts {
     Effects,
 }
 
-/// Returns the user of an accepted handshake, which may be unknown; `None` for any other effect.
+/// Returns the user name in an accepted handshake, or `Some(None)` if it contains none; `None` for any other effect.
 fn accepted(effect: &Effect) -> Option<Option<String>> {
     match effect {
         Effect::Handshake {
@@ -412,8 +412,8 @@ impl Runtime for PerEvent {
 
     fn attach(&mut self, _: &Host) {}
 
-    /// Requests that were already sent are unaffected. Each request runs the script's file as it is at that time, so only the
-    /// configuration of the program is replaced.
+    /// Replaces only the configuration of the program, since each request runs the current file of the script. Requests that
+    /// were already sent are unaffected.
     fn replace(&mut self, program: &Program, _: Replacement<'_, '_>) -> Result<(), Infallible> {
         self.program = program.clone();
         Ok(())

@@ -1,4 +1,4 @@
-//! Tests that an application's events become requests, and that the responses have their effects.
+//! Tests that an application's events become requests, and that responses cause their effects.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -64,7 +64,7 @@ impl Attributes {
     /// Sets an attribute; `None` removes it.
     ///
     /// # Errors
-    /// A limit would be exceeded; nothing changes.
+    /// A limit on attributes would be exceeded. Nothing is changed.
     pub fn set(&mut self, name: &str, value: Option<Attribute>) -> Result<(), AttributeError> {
         let before = self.values.get(name);
         let before_bytes = before.map_or(0, |value| name.len() + value.len());

@@ -1,9 +1,9 @@
-//! Classification of the errors of calls, so that programs can handle them: the kind, the other side's code, and whether the
-//! same call may succeed later.
+//! Classification of the errors of calls, so that programs can handle them: the kind, the error code of the called server,
+//! and whether the same call may succeed later.
 //!
-//! Errors are texts. An error of a call ends with its kind in brackets, from which the kind is parsed, so that it is still
-//! known after a Lua script has passed the text on. A database's error code is parsed from its position in the text. Handlers
-//! in other processes get the same classification as fields of a frame.
+//! Errors are texts. An error of a call ends with its kind in brackets, so that the kind can be parsed even after a Lua
+//! script has passed the text on. The error code of a database has a fixed place in the text and is parsed from there.
+//! Handlers in other processes get the same classification as fields of a frame.
 
 use veche_calls::{CallError, CallErrorKind};
 use veche_types::codes::ErrorCode;
@@ -31,8 +31,8 @@ const REDIS_PASSES: [&str; 6] = [
     "NOREPLICAS",
 ];
 
-/// Appends the kind in brackets to an error text. `code` is the other side's code, if the text does
-/// not contain it.
+/// Appends the kind in brackets to an error text. `code` is the error code of the called server, if
+/// the text does not contain it.
 #[must_use]
 pub fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
     match code {
@@ -46,7 +46,7 @@ pub fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
 pub struct ErrorInfo<'a> {
     /// The kind of the error: that of a failed call, [`FULL`], `closed`, `cancelled` or [`SCRIPT`].
     pub kind: &'a str,
-    /// The other side's code, if it has one.
+    /// The error code of the called server, if it sent one.
     pub code: Option<CodeValue<'a>>,
     /// Whether the call had no effect and may succeed if it is repeated later.
     pub is_retryable: bool,
@@ -54,7 +54,7 @@ pub struct ErrorInfo<'a> {
     pub message: &'a str,
 }
 
-/// The other side's code for the error.
+/// The error code of the called server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeValue<'a> {
     /// A number, as in MySQL, HTTP and Veche's own API.
@@ -69,8 +69,7 @@ pub const SCRIPT: &str = "script";
 /// The kind of errors of closed connections.
 const IS_CLOSED: &str = "closed";
 
-/// Returns the other side's code in the error of a call, and whether the call had no effect and may succeed if it is repeated
-/// later.
+/// Returns the error code of the called server, and whether the call had no effect and may succeed if it is repeated later.
 #[must_use]
 pub fn of_call(error: &CallError) -> (Option<CodeValue<'_>>, bool) {
     let (code, passes) = code(&error.words);
@@ -78,7 +77,7 @@ pub fn of_call(error: &CallError) -> (Option<CodeValue<'_>>, bool) {
 }
 
 /// Returns whether a call with an error of this kind had no effect and may succeed if it is
-/// repeated later. `passes` is whether the other side's code indicates this.
+/// repeated later. `passes` is whether the error code of the called server indicates this.
 fn is_retryable(kind: &str, passes: bool) -> bool {
     match kind {
         _ if kind == CallErrorKind::PoolFull.name() || kind == FULL => true,
@@ -143,7 +142,7 @@ fn without_tag(words: &str) -> Option<(&str, &str, Option<u32>)> {
     is_known.then_some((message, kind, code))
 }
 
-/// Returns the server's error code from its position in the text, and whether the condition is temporary.
+/// Parses the error code of the called server. Returns the code, and whether it indicates a temporary condition.
 fn code(message: &str) -> (Option<CodeValue<'_>>, bool) {
     let behind = |client: &str| message.split_once(client).map(|(_, behind)| behind);
     if let Some(text) = behind("mysql: ") {

@@ -376,7 +376,8 @@ impl Effects {
         }
     }
 
-    /// Stores bytes for an effect; `None` if the limit is reached.
+    /// Stores bytes for an effect. Returns `None` if this would exceed `BYTES_MAX`, or if
+    /// `COUNT_MAX` effects are recorded.
     #[must_use]
     pub fn store(&mut self, data: &[u8]) -> Option<ByteSpan> {
         if self.bytes.len() + data.len() > BYTES_MAX || self.list.len() >= COUNT_MAX {
@@ -394,7 +395,7 @@ impl Effects {
         self.bytes.len() + self.text_bytes > MUCH_BYTES || self.list.len() > MUCH_BYTES / 64
     }
 
-    /// Records a line for the log; drops it if the recorded lines have reached the limit.
+    /// Records a line for the log. Drops it if the recorded lines have reached `LOG_BYTES_MAX`.
     pub fn log(&mut self, level: Level, text: String, about: Option<Box<LogContext>>) {
         let bytes = |about: &LogContext| {
             let texts = [&about.connection, &about.user, &about.method, &about.path];

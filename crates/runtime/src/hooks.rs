@@ -120,8 +120,8 @@ pub enum Blob {
 /// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookResponse {
-    /// The application has no handler for this hook, which is only known once its code is loaded. The command continues as if
-    /// the hook were not configured.
+    /// The application has no handler for this hook. This is known only once the application's code is loaded. The
+    /// command continues as if the hook were not configured.
     Unhandled,
     /// The request is granted.
     Granted(Box<Grant>),
@@ -141,7 +141,7 @@ pub enum HookResponse {
         /// The reason of the close, at most 123 bytes.
         reason: String,
     },
-    /// The handler failed, which was logged, or it could not be called.
+    /// The handler failed and the error was logged, or the handler could not be called.
     Failed,
 }
 

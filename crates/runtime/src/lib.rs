@@ -37,11 +37,11 @@ pub use request::Request;
 pub use response::is_file_path;
 pub use runtime::{Host, Replacement, Runtime, ServiceState, WorkerWaker};
 
-/// The error message of a call whose connection has closed.
+/// The error message of a call by a handler whose connection has closed.
 pub const CLOSED: &str = "the connection is closed";
 
-/// The error message of a call whose client no longer waits for the response.
+/// The error message of a call by a handler whose client no longer waits for the response.
 pub const GONE: &str = "the client is gone";
 
-/// The error message of a call in a handler that exceeded its time limit.
+/// The error message of a call by a handler whose request has exceeded its time limit.
 pub const TOO_LATE: &str = "the request took longer than request_timeout";

@@ -9,7 +9,7 @@ use foldhash::quality::RandomState;
 #[derive(Debug, Default)]
 pub struct PublishGate {
     all: Cell<bool>,
-    /// The number of times that publishing was allowed again.
+    /// The number of times that a refusal of publications was ended.
     openings: Cell<u64>,
     channels: RefCell<HashSet<Box<str>, RandomState>>,
 }
@@ -36,7 +36,7 @@ impl PublishGate {
         self.openings.set(openings);
     }
 
-    /// Returns a counter that increases whenever publications are allowed again.
+    /// Returns a counter that increases whenever a refusal of publications ends.
     #[must_use]
     pub fn reopenings(&self) -> u64 {
         self.openings.get()

@@ -32,7 +32,7 @@ pub struct Host {
 pub enum ServiceState {
     /// The service has not started.
     Idle,
-    /// The service is running, or work that it started is.
+    /// The service is running, or work that it started is still running.
     Runs,
     /// The service and all work that it started have ended.
     Over,

@@ -19,7 +19,7 @@ const ANN: ConnectionId = ConnectionId {
     generation: 1,
 };
 
-/// Counts tokens and stores attributes as text.
+/// A bridge that numbers tokens and records attributes as text.
 #[derive(Default)]
 struct Own {
     tokens: u64,

@@ -1,4 +1,5 @@
-//! Hostile streams and streams split at any point: no panic, memory within the limits, and the same frames.
+//! Tests that hostile streams cause no panic and keep within the limits of memory, and that streams split
+//! at any point give the same frames.
 
 use proptest::prelude::*;
 use veche_runtime::wire::{

@@ -1,4 +1,5 @@
-//! Decodes each vector, whole and in pieces, like its receiver, and encodes it like its sender.
+//! Decodes each vector like the receiver of its frames, whole and in pieces, and encodes it like
+//! the sender.
 
 mod support;
 

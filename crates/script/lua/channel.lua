@@ -78,7 +78,7 @@ local function poll(self)
   return value
 end
 
--- Takes back a value that was passed to a receiver that was then cancelled. It becomes the next value again.
+-- Takes back a value whose receiver was cancelled before it got the value. The value becomes the first in the queue.
 local function put_back(self, value)
   if self.receivers.first then
     self.receivers:serve().value = value

@@ -1,7 +1,7 @@
 -- `req:events`: a response of server-sent events (WHATWG HTML, section 9.2).
 --
--- While a script sends nothing, comments are sent periodically, so that proxies keep the connection open and a closed client is
--- detected.
+-- While a script sends nothing, comments are sent periodically, so that proxies keep the connection open and the server
+-- notices when the client is gone.
 local inner = ...
 
 local await, native, spawn, pcall = inner.await, inner.native, inner.spawn, inner.pcall

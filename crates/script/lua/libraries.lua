@@ -22,8 +22,8 @@ local PIECES_FEW = 64
 
 local NO_MEMORY = "not enough memory: the application is over its limit"
 
--- Concatenates the items from `i` to `j`, at most `PIECES`. `level` says which function an error
--- names, as in `error`; 1 is the function that calls this one.
+-- Concatenates the items from `i` to `j`, at most `PIECES`. `level` determines the function that
+-- an error names, as in `error`: 1 is the function that calls this one.
 local function join(list, separator, i, j, level)
   local bytes = bytes_of(list, #separator, i, j)
   -- The result is in memory twice: in a growing list, and as a string.
@@ -56,7 +56,7 @@ end
 
 local function is_long(s) return type(s) == "string" and #s > PART_BYTES end
 
--- LuaJIT implements this function in assembler, in which an allocation must not fail.
+-- LuaJIT implements this function in assembler code, which can't handle a failed allocation.
 function string.sub(s, i, j)
   if is_long(s) and not has_room(#s) then error(NO_MEMORY, 2) end
   return sub(s, i, j)
@@ -78,7 +78,8 @@ function string.reverse(...)
   return in_parts(#s, function(from, to) return reverse(sub(s, from, to)) end, true)
 end
 
--- A cache of formats that are known to be short and to have no %q, which visits each byte. It is cleared when it is full.
+-- A cache of short formats without %q. It is cleared when it is full. Formats with %q are not stored, because %q visits
+-- each byte of its argument.
 local format, plain_formats, plain_formats_count = string.format, {}, 0
 local PLAIN_FORMATS_MAX, PLAIN_FORMAT_BYTES_MAX = 512, 256
 

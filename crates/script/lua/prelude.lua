@@ -39,7 +39,7 @@ local function await(start, ...)
   return finish(2, co_yield(WAITS, start(...)))
 end
 
--- Returns the reply if it is available (`is_here`). If the wait has failed, raises its error.
+-- Returns the reply if it is available (`is_here`). Raises the error of a failed wait.
 local function replied(level, token, ok, is_here, reply)
   if not ok then error(is_here, level) end
   if is_here then return reply end
@@ -64,8 +64,8 @@ local function try_park(token)
 end
 
 -- Called first by functions that may wait. If the run has used up its time slice, other coroutines
--- run first, so that a loop of calls that need not wait can't block the worker. `level` says which
--- function an error names, as in `error`; 1 is the function that calls this one.
+-- run first, so that a loop of calls that need not wait can't block the worker. `level` selects the
+-- function that an error names, as in `error`; 1 is the caller of this function.
 local function give_way(level)
   if is_long() and can_wait() then
     local ok, why = co_yield(WAITS, native.sleep(0))
@@ -75,7 +75,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- errors
 
--- Errors of Rust functions are objects; scripts get their text, like that of any other error.
+-- Errors of Rust functions are objects. `pcall` and `xpcall` convert them to text for scripts.
 local raw_pcall, raw_xpcall, words, capture = pcall, xpcall, native.words, native.capture
 
 local function clean(ok, value, ...)
@@ -213,8 +213,8 @@ local function wake_all(waiters)
   end
 end
 
--- Running tasks whose failure must be handled even if no coroutine joins them, by number. The table
--- keeps them from being collected.
+-- Running tasks, by number, whose failure must be handled even if no coroutine joins them. The
+-- table keeps the tasks from being garbage-collected.
 local kept = {}
 
 local function ended(task, ok, ...)
@@ -437,7 +437,7 @@ meta.__metatable = false
 
 ---------------------------------------------------------------------------------------------------- requests
 
--- The methods of a request; other files add to it.
+-- The methods of a request. Other files add methods to this table.
 local request_methods = {}
 
 local request_fields = native.request_fields

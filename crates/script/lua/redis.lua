@@ -97,7 +97,8 @@ function Subscription:close()
   drop_lease(subscription_of(self, "close").lease)
 end
 
--- Commands as methods, each created at its first call.
+-- The maximum number of commands whose methods are cached; a method is created when its command is
+-- first used.
 local METHODS_MAX = 1000
 local methods = 0
 

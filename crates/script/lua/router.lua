@@ -188,7 +188,8 @@ local function search(node, segments, index, count, method, values, depth, allow
   end
 end
 
--- Returns the route and its parameters; or nil and the methods of the path.
+-- Returns the route or nil, and its parameters if it has any. Without a route, the third result is the
+-- set of methods that have a route for the path.
 local function find_route(self, method, path)
   local allowed = {}
   local routes = self.exact[path]
@@ -236,7 +237,7 @@ function Router:__call(req)
   if not route then return refuse(self, req, method, allowed) end
   local names = route.names
   if #names > 0 then
-    -- The parameters are added to those of the configuration's route.
+    -- Adds the parameters of this route to those of the route in the configuration.
     local params = req.params
     for index = 1, #names do params[names[index]] = values[index] end
     rawset(req, "params", params)

@@ -1,7 +1,7 @@
 -- `veche.test`, second part: stubs of other servers, and the requests that they received.
 --
--- Rust stores the stubs, and answers by itself if the answer is fixed. If the answer is a function, it is called here, by a
--- coroutine that waits for calls of the stub.
+-- Rust stores the stubs, and sends an answer itself if it is fixed. If the answer is a function, this file calls it in
+-- a coroutine that waits for calls of the stub.
 local native, inner, veche, test, tools = ...
 
 local pcall, json, show = inner.pcall, veche.json, native.show
@@ -14,7 +14,8 @@ local FAILS = {
   timeout = true, pool_full = true, unreachable = true, connection_lost = true, refused = true, invalid = true, broken = true,
 }
 
--- Returns whether an answer is an error. `level` says which function an error names, as in `error`.
+-- Returns whether an answer is an error. `level` selects the function that an error names, as in
+-- `error`.
 local function is_failure(name, number, answer, level)
   if type(answer) ~= "table" or answer.fails == nil then return false end
   if not FAILS[answer.fails] then
@@ -111,7 +112,8 @@ function test.stub_resolve(host, addresses)
   add_stub("resolve", "test.stub_resolve", 2, "*", host, addresses, as_it_is)
 end
 
--- Sets the answer to a MySQL statement of the application, or to all that begin with a text and "*".
+-- Sets the answer to a MySQL statement of the application. A `sql` that ends with "*" stands for all statements that
+-- begin with the text before it.
 function test.stub_mysql(sql, answer)
   if type(sql) ~= "string" or not sql:find("%S") then bad("test.stub_mysql", 1, 'a statement, or its beginning and "*",', 2) end
   if answer == nil then bad("test.stub_mysql", 2, "rows, a value, { affected = … } or a function", 2) end

@@ -1,4 +1,4 @@
--- `veche.table`: the parts that are simpler in Lua than in Rust. The methods on the hot path of rows are Rust's.
+-- `veche.table`: the parts that are simpler in Lua than in Rust. Rust implements the methods on the hot path of rows.
 local inner = ...
 
 local native, can_wait, cannot_wait = inner.native.table, inner.can_wait, inner.cannot_wait
@@ -80,7 +80,7 @@ local function makers(object, names, as_values)
   return { all = all, as_values = as_values, some = {}, count = 0, lists = setmetatable({}, { __mode = "k" }) }
 end
 
--- Returns whether a list of columns is unchanged since its builder was created.
+-- Returns whether a list of columns still contains the `names` for which its builder was created.
 local function is_same(columns, names)
   local count = #names
   if #columns ~= count then return false end
@@ -110,7 +110,7 @@ local function maker_of(object, about, columns, number)
 end
 
 -- The maximum number of rows after which a loop checks whether other coroutines have to run. The
--- loop starts with 1 row, and doubles the number while it is quick.
+-- loop starts with 1 row, and doubles the number as long as the rows are processed quickly.
 local CHECKED_ROWS_MAX = 32
 
 -- An open scan is a Lua table. Its list part contains the data of rows, its other fields the state.
@@ -128,7 +128,7 @@ local function refill(state)
       state.at, state.stop = 1, count < state.step and count or state.step
       return state.make(state, 0)
     end
-    -- All rows of a slice may have expired.
+    -- All rows of a slice may have expired. Other coroutines may run before the next slice is read.
     give_way(2)
   end
   if state.of then

@@ -41,7 +41,7 @@ local function add(function_name, name, run, is_skipped, options)
   if type(run) ~= "function" then bad(function_name, 2, "a function", 3) end
   local services = services_of(function_name, options)
   if can_wait() then error(function_name .. ": only while the file is loaded, not in another test", 3) end
-  -- Level 5 is the script's own line: above it are pcall, this function and its caller.
+  -- Level 5 of the stack is the line of the script that calls `test.case` or `test.skip`.
   local _, place = pcall(error, "", 5)
   cases[#cases + 1] = { name = name, run = run }
   native.case(name, place, is_skipped, services)
@@ -66,8 +66,7 @@ end
 
 local handlers = {}
 
--- Errors are not caught here, because the position of a run that is stopped for its CPU time is known only where it was
--- stopped.
+-- Errors are not caught here: catching one would unwind the stack, which shows where a run was stopped for CPU time.
 function handlers.start()
   run_case()
   native.ended()
@@ -75,8 +74,8 @@ end
 
 ---------------------------------------------------------------------------------------------------- asking
 
--- Sends a request to the runner and returns the answer. `level` says which function an error names,
--- as in `error`; 1 is the function that calls this one.
+-- Sends a request to the runner and returns the answer. `level` selects the function that an error
+-- names, as in `error`; 1 is the function that calls this one.
 local function ask(name, request, level)
   if not can_wait() then
     error(name .. ": only in a test.case, where it can wait, and not in a callback of table.sort and the like", level + 1)
@@ -437,7 +436,7 @@ end
 
 local REQUEST_OPTIONS = { method = true, path = true, json = true, body = true }
 
--- `json` is the body as a value, if it is JSON.
+-- The metatable of responses. The field `json` is the decoded body, or nil if the body is not JSON.
 local Response = {
   __index = function(self, key)
     if key ~= "json" then return nil end

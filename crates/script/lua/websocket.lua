@@ -74,8 +74,8 @@ end
 
 function inner.client_message(ws, data, kind)
   local state = state_of(ws)
-  -- Waits until `onopen` has ended, since messages are delivered after it. An error of this wait is
-  -- not reported here.
+  -- Waits until `onopen` has ended, since messages are delivered after it. An error of the wait
+  -- itself is ignored.
   while state.opening and status(state.opening) ~= "dead" do
     local token = sleep(0.05)
     state.opened = token
@@ -179,15 +179,15 @@ local function dial_again(ws, state, own)
     if state.state == "open" then return end
     redialing[ws] = own
     await(sleep, pause(state))
-    -- Waits until `onclose` has ended. If it was stopped, that is not reported.
+    -- Waits until `onclose` has ended. An error of `onclose` is not reported here.
     while state.closing and status(state.closing) ~= "dead" do await(sleep, 0.05) end
     if run(ws, state) then return end
   end
 end
 
--- Starts the task that dials. `first`, if given, runs first, and a limit may refuse the task.
--- Without `first`, and for later attempts, no limit applies, since no other event would start the
--- task again.
+-- Starts the task that dials. If `first` is given, the task begins with it, and the limit on tasks
+-- may refuse the task. Without `first`, and for later attempts, the limit does not apply, since no
+-- other event would start the task again.
 local function keep_dialing(ws, state, first)
   local own
   local function go_on() return dial_again(ws, state, own) end

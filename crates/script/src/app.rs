@@ -47,7 +47,7 @@ pub struct ScriptLimits {
     pub snapshots: Snapshots,
 }
 
-/// The folder in which tables are saved and loaded.
+/// The folder to which scripts save tables, and from which they load tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshots {
     /// The base of relative paths; `None`: the script's folder.

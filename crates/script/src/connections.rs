@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::ConnectionId;
 use veche_runtime::{Attribute, AttributeError, Attributes, Request};
 
-/// Bytes that one run can send to another server before the connection counts as full.
+/// Once one batch of effects has this many bytes for another server, further messages are rejected.
 const CLIENT_RUN_BYTES_MAX: usize = 1 << 20;
 
 /// A connection of the application.
@@ -23,7 +23,7 @@ pub(crate) struct ScriptConnection {
 /// Data that waits to be sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct SendBacklog {
-    /// Whether the backlog exceeds its limit, which the result of each send reports.
+    /// Whether the backlog exceeds its limit. The result of each send reports this.
     is_full: bool,
     /// The number of the batch of effects in which `bytes` were sent.
     batch: u32,
@@ -41,8 +41,8 @@ pub(crate) enum SendRoom {
     No,
 }
 
-/// Once a run has sent this many bytes to a client, the connection may be full. Whether it is full
-/// is known only after the effects are executed.
+/// If one batch of effects has more bytes than this for a client, the connection may be full.
+/// Whether it is full is known only after the batch is executed.
 const RUN_BYTES_HIGH: usize = 64 << 10;
 
 /// All connections, by index.
@@ -134,8 +134,8 @@ impl ConnectionTable {
         Some(slot.load.is_full)
     }
 
-    /// Returns whether the data sent in this batch of effects may fill the connection; that is certain only after
-    /// execution.
+    /// Returns whether the data sent in this batch of effects may fill the connection. Whether it does is known only
+    /// after the batch is executed.
     pub(crate) fn may_be_full(&self, id: ConnectionId, batch: u32) -> bool {
         let load = self.find(id).map(|slot| slot.load);
         load.is_some_and(|load| load.batch == batch && load.bytes > RUN_BYTES_HIGH)

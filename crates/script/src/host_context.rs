@@ -61,7 +61,7 @@ pub(crate) struct AppState {
     pub(crate) pace: ClockMode,
     /// The number of outgoing connections, including those being opened.
     pub(crate) clients: Cell<usize>,
-    /// The number of times that effects were taken; data sent in an earlier batch is not part of the current run.
+    /// The number of batches of effects taken so far. With each batch, the counts of bytes sent to connections restart.
     pub(crate) batch: Cell<u32>,
     /// The channels that can't be published to at the moment.
     pub(crate) refused: OnceCell<Rc<PublishGate>>,
@@ -125,7 +125,8 @@ pub(crate) struct HostContext {
     running: Cell<Option<TaskOwner>>,
     spawned: RefCell<VecDeque<SpawnedCoroutine>>,
     woken: RefCell<VecDeque<(Token, WakeReason)>>,
-    /// Sleeping coroutines by time. The second number breaks ties: random in a test, otherwise in order of arrival.
+    /// Sleeping coroutines: the wake-up time in milliseconds, a number that orders equal times, and the token. That
+    /// number is random in a test, and otherwise ascending.
     sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, Token)>>>,
     yields: RefCell<YieldedCoroutines>,
     publishers: PublishWaiters,
@@ -178,7 +179,7 @@ pub(crate) enum SendAdmission {
 /// The result with which a wait ends.
 #[derive(Debug)]
 pub(crate) enum WakeReason {
-    /// The wait continues normally.
+    /// The wait ends normally, and its coroutine continues.
     Up,
     /// The wait fails with "cancelled".
     Cancelled,

@@ -184,7 +184,7 @@ impl Runtime for Script {
         }
     }
 
-    /// Passes a reply to all VMs; only the waiting VM knows the token.
+    /// Passes a reply to all VMs. VMs in which no coroutine waits for the token ignore the reply.
     fn answer(&mut self, token: Token, answer: &WaitResult, now: Now) {
         for vm in self.vms() {
             vm.answer(token, answer, now);

@@ -55,7 +55,7 @@ impl TaskOwner {
 pub(crate) struct Task {
     pub(crate) coroutine: Coroutine,
     pub(crate) owner: TaskOwner,
-    /// The token for which the task waits; `None` before it has started.
+    /// The token for which the task waits; `None` before the task has started.
     pub(crate) token: Option<Token>,
 }
 
@@ -127,13 +127,14 @@ impl Tasks {
         self.waits.contains_key(&token)
     }
 
-    /// Removes and returns the task that waits for a token, if it still does.
+    /// Removes and returns the task that waits for a token, if there is one.
     pub(crate) fn take_waiting(&mut self, token: Token) -> Option<Task> {
         let place = self.waits.remove(&token)?;
         self.vacate(place)
     }
 
-    /// Takes the task whose owner matches, with its index, unless it is running. Searches linearly.
+    /// Takes the task whose owner matches, with its index, unless the task is running. Searches
+    /// linearly.
     pub(crate) fn take_of(&mut self, is_it: impl Fn(TaskOwner) -> bool) -> Option<(u32, Task)> {
         let mut slots = self.slots.iter();
         let place = slots.position(|task| task.as_ref().is_some_and(|task| is_it(task.owner)))?;
@@ -157,7 +158,7 @@ impl Tasks {
         places.filter_map(|place| self.take(place)).collect()
     }
 
-    /// Takes a spawned task by its number, unless it is running.
+    /// Takes a spawned task by its number, unless the task is running.
     pub(crate) fn take_spawned(&mut self, number: u64) -> Option<Task> {
         let place = self.spawned.get(&number).copied()?;
         self.take(place)

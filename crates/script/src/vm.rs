@@ -211,7 +211,7 @@ impl Vm {
             return HandlerProgress::Done;
         };
         let (object, is_busy, is_client) = (local.object, local.is_busy, local.is_client);
-        // If calls are queued already, the message is queued behind them instead, which keeps the order.
+        // Memory is checked only if no earlier call runs or is queued. Otherwise the message is queued, in order.
         if !is_busy && self.gate.is_none() && !self.has_room() {
             self.end_of(
                 id,
@@ -296,8 +296,9 @@ impl Vm {
         );
     }
 
-    /// Handles a request or handshake whose response is no longer needed, because the connection closed or because it
-    /// `is_late`. The handler continues if it has not started to respond and is not late; otherwise its wait fails.
+    /// Ends the requests and handshakes of a connection whose responses are no longer needed. The connection closed,
+    /// or, with `is_late`, the time limit of the response has passed. If `is_late`, or if a handler has begun to
+    /// respond, the wait of the handler fails; otherwise the handler continues.
     pub fn gone(&mut self, id: ConnectionId, is_late: bool, now: Now) {
         self.set_now(now);
         let ended = self.context.requests().end_all_of(id);

@@ -147,7 +147,8 @@ fn scripts_grow_only_while_the_process_has_memory() {
     }
     assert!(refused >= 20, "{refused}");
     let grown = bench.vm.memory_bytes() - before;
-    // 12 MiB: the 4 MiB that the VM may use, plus what runs allocated until they were ended.
+    // 12 MiB: the 4 MiB that the VM may use, plus the memory that script runs allocated before they
+    // were ended.
     assert!(grown < 12 << 20, "{grown}");
     // A handler that needs no more memory continues, and garbage is collected although the VM is idle.
     bench.text(ANN, "drop");
@@ -203,7 +204,7 @@ fn memory_near_its_limit_is_collected_in_slices() {
         full > max / 8 * 7,
         "{full}: nothing is collected within a call"
     );
-    // A turn collects only a part of the garbage, so this takes several turns.
+    // A turn collects only a part of the garbage, so it takes several turns to collect all of it.
     let mut turns = 0;
     while bench.vm.memory_bytes() > max / 4 {
         bench.advance(1);
@@ -231,7 +232,8 @@ fn an_allocation_refused_at_the_limit_starts_no_collection() {
     );
     bench.open(ANN);
     bench.open(BOB);
-    // A run may exceed the limit before it is ended; memory that it retains stays allocated.
+    // A run may exceed the memory limit before it is ended. Memory to which the script still refers
+    // stays allocated.
     bench.text(ANN, "go");
     bench.pass_some_turns(500);
     bench.effect_lines();

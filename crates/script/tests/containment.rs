@@ -140,7 +140,7 @@ fn many_handlers_within_their_budgets_share_turns() {
     );
     bench.open(ANN);
     bench.open(BOB);
-    // The clock is the same as in the turn before, so this counts as the same turn.
+    // The time has not changed since the previous turn, so this call continues that turn.
     bench.vm.turn(bench.now);
     let mut waits = 0;
     for i in 0..200 {

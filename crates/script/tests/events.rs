@@ -29,7 +29,7 @@ fn batches_are_delivered_one_by_one() {
         end
         return app",
     );
-    // A service takes no events before it has started.
+    // A service receives no events before it has started.
     assert!(!bench.vm.takes_events());
     bench.advance(1000);
     assert!(bench.vm.takes_events());
@@ -56,7 +56,7 @@ fn batches_are_delivered_one_by_one() {
     assert!(bench.vm.takes_events());
     let effects = bench.effect_lines();
     assert!(effects[3].contains("no more"), "{effects:?}");
-    // A script without an event handler takes no events.
+    // A script without an event handler receives no events.
     let mut bench = Bench::new("return { request = function() end }");
     bench.vm.turn(bench.now);
     assert!(!bench.vm.takes_events());

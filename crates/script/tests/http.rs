@@ -278,7 +278,8 @@ fn nothing_is_left_open() {
     drop(client);
     assert!(!is_open(&life), "the VM is gone");
 
-    // Cancelled tasks: the first sends no request, and the response to the second is released.
+    // A task that is cancelled before it runs sends no request. If a task is cancelled while it
+    // waits for a response, the response is released.
     let mut client = Client::new(
         "veche.spawn(function() http.get('http://a.test/', { stream = true }) end):cancel()",
     );

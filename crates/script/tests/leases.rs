@@ -113,7 +113,7 @@ fn a_coroutine_that_is_ended_lets_go_at_once() {
     bench.text(ANN, "cancel");
     bench.advance(1);
     assert!(bench.effect_lines().iter().any(|line| line.contains("End")));
-    // The call that ends the transaction holds the last reference to it, and is removed here.
+    // The call that ends the transaction holds the last reference to it. `effect_lines` removes the call.
     bench.effect_lines();
     assert_eq!(held.count(), 0);
 }

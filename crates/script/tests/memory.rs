@@ -1,9 +1,9 @@
 //! Tests of scripts that use up their memory in every way and from every place, repeatedly: each attempt must end with
 //! an error and leave the VM usable for the next script.
 //!
-//! What LuaJIT does when an allocation is refused depends on the instruction. The pieces therefore get smaller and
-//! smaller, so that a piece that does not fit leaves memory for smaller ones. Run it with `--profile bench` too, which
-//! lays out stack frames differently.
+//! What LuaJIT does when an allocation is refused depends on the instruction. So the scripts allocate pieces of
+//! decreasing size: when a piece does not fit, memory is left for smaller ones. Run these tests with `--profile bench`
+//! too, because that profile lays out stack frames differently.
 
 mod support;
 

@@ -138,7 +138,8 @@ fn a_client_that_leaves_ends_the_writing_handler() {
         );
         assert_eq!(bench.vm.tasks(), 0, "{wait}");
     }
-    // A handler that has not begun its response continues, because it may be in the middle of other work.
+    // If the client disconnects, a handler that has not begun its response continues, because it may be in the
+    // middle of other work.
     let mut bench = bench("veche.sleep(1) print 'done' return 'x'");
     ask(&mut bench, request("GET", "/x", ""));
     bench.vm.gone(ANN, false, bench.now);
@@ -158,7 +159,7 @@ fn a_stream_that_takes_too_long_is_ended() {
         "{effects:?}"
     );
     assert_eq!(bench.vm.tasks(), 0);
-    // If the request takes too long, calls to other servers are cancelled too.
+    // If a request exceeds its time limit, the handler's calls to other servers are cancelled.
     let mut bench = self::bench("veche.resolve('example.org') return 'x'");
     ask(&mut bench, request("GET", "/x", ""));
     bench.vm.gone(ANN, true, bench.now);
@@ -255,7 +256,8 @@ fn events_beat_while_there_are_none_and_end_with_their_client() {
     bench.advance(90_000_000);
     bench.pass_time();
     bench.effect_lines();
-    // The handler that caught the error continues to wait, but no more heartbeats are sent.
+    // The handler has caught the error and waits for events again, but no more heartbeats are sent to the
+    // disconnected client.
     assert_eq!(bench.vm.tasks(), 1);
 }
 

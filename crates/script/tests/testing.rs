@@ -1,5 +1,5 @@
-//! Tests of scripts that are tests themselves: their cases, their calls and their results; and of worlds in which a
-//! seed determines all random choices.
+//! Tests of scripts that are tests themselves (cases, calls and results), and of test worlds in which a seed determines
+//! all random choices.
 
 mod support;
 
@@ -67,7 +67,7 @@ fn run(body: &str) -> Option<Ended> {
     run_with(body, 1, |_| Ok(Plain::Nil)).0
 }
 
-/// Returns the message of a failing case. Its first line of code is line 3.
+/// Returns the message of a failing case. The first line of the case's code is line 3.
 fn failure(body: &str) -> String {
     match run(body) {
         Some(Ended::Failed { words, .. }) => words,

@@ -113,7 +113,7 @@ fn a_reply_waits_at_most_two_turns() {
                 break token;
             }
         };
-        // The result is delivered after the calls of the turn have used their share of the turn.
+        // The result of the call `token` arrives when the messages have used their share of the turn.
         turn_with_messages(&mut bench, 100);
         bench.vm.replied(token, addresses(), bench.now);
         bench.vm.turn(bench.now);

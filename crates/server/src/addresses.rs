@@ -13,7 +13,7 @@ use veche_types::network;
 
 /// The number of shards of the table.
 const SHARDS: usize = 16;
-/// A shard is purged when it has at least this many addresses, and twice as many as after the last purge.
+/// A shard is purged when it has at least this many addresses, and at least twice as many as after its last purge.
 const PURGE_FROM: usize = 1_024;
 
 /// Connection counts and rates by address.
@@ -39,8 +39,8 @@ struct AddressUse {
 }
 
 impl AddressCounters {
-    /// Sets the limits of an address. `connections_max` of 0 disables the limit of connections, and `None` the rate
-    /// limit.
+    /// Sets the limits of an address. `connections_max` of 0 disables the limit of connections, and `rate` of
+    /// `None` the rate limit.
     pub(crate) fn set_limits(&self, connections_max: usize, rate: Option<Rate>) {
         self.connections_max.store(connections_max, Relaxed);
         *self.rate.write() = rate;

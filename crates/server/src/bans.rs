@@ -36,7 +36,7 @@ const BLOCKS_MAX: usize = 100_000;
 /// than this.
 const OVER_MAX: usize = 1000;
 
-/// The time after the start before which no line is removed: the clock may not be set yet.
+/// For this time after the start, no line is removed, because the clock may not be set yet.
 const SETTLED: Duration = Duration::from_secs(3600);
 
 /// The interval at which the control thread syncs the file, and reads lines that another process has written.
@@ -55,7 +55,7 @@ type ExpiryTime = Option<u64>;
 /// The bans of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Bans {
-    /// False while nothing was ever banned, which makes the usual check free.
+    /// False while nothing was ever banned: checks then need no lock.
     is_used: AtomicBool,
     table: RwLock<BanTable>,
     /// Locked until both the file and the table are changed, so that the file's lines have the order of the table's
@@ -85,7 +85,7 @@ struct BanFile {
 struct BanTable {
     users: HashMap<Box<str>, ExpiryTime>,
     tokens: HashMap<Box<str>, ExpiryTime>,
-    /// The time before which a user's tokens are invalid, and the ban's expiry.
+    /// By user: the time before which the user's tokens are invalid, and the expiry of this ban.
     tokens_of: HashMap<Box<str>, (u64, ExpiryTime)>,
 }
 
@@ -374,7 +374,7 @@ impl BanFile {
         };
         (self.lines, self.holes) = (0, 0);
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            // The last line was being written when the machine went down: its command was never acknowledged.
+            // An incomplete last line was being written when the machine went down. Its command was never acknowledged.
             let Some(line) = line.strip_suffix(b"\n") else {
                 break;
             };
@@ -411,7 +411,7 @@ impl BanFile {
         Ok(())
     }
 
-    /// Appends a ban after those that could not be written before.
+    /// Appends the bans that could not be written before, and then this ban.
     fn write(&mut self, block: &Ban) -> io::Result<()> {
         let written = self.write_pending().and_then(|()| self.append(block));
         if written.is_err() {

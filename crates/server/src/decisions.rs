@@ -37,7 +37,7 @@ fn wants(filter: &DecisionFilter, decision: &AuthDecision<'_>) -> bool {
     is(&filter.user, decision.user) && is(&filter.channel, decision.channel)
 }
 
-/// The watchers of the process.
+/// Passes authorization decisions to the watchers of this process and to the log.
 #[derive(Default)]
 pub(crate) struct DecisionLog {
     is_watched: AtomicBool,
@@ -51,7 +51,7 @@ struct DecisionWatcher {
 }
 
 impl DecisionLog {
-    /// Returns whether any decision is used: by a watcher, or by the log at level `debug`.
+    /// Returns whether decisions have a recipient: a watcher, or the log at level `debug`.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_watched.load(Relaxed) || tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
     }
@@ -75,7 +75,7 @@ impl DecisionLog {
         self.is_watched.store(!watchers.is_empty(), Relaxed);
     }
 
-    /// Adds a watcher and returns at once. Beyond the limit the descriptor is closed.
+    /// Adds a watcher, without blocking. If there are `WATCHERS_MAX` watchers already, closes the descriptor.
     pub(crate) fn add_watcher(&self, wanted: DecisionFilter, to: OwnedFd) {
         let (lines, waiting) = sync_channel(LINES_MAX);
         let mut watchers = self.watchers.lock();

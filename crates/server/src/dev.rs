@@ -58,7 +58,7 @@ struct DevNotices {
 }
 
 impl DevMode {
-    /// Creates an empty list; `run` has to be unique to the process.
+    /// Creates an empty list of notices. `run` has to be unique to the process.
     pub(crate) fn new(run: String, config: &Config) -> Self {
         let board = DevNotices {
             fingerprint: fingerprint(config),

@@ -20,11 +20,11 @@ use veche_store::Store;
 use veche_store::table::{Row, Scan, ScanOptions, Table};
 use veche_supervisor::message::DumpRequest;
 
-/// The most concurrent dumps: a slow reader occupies a thread.
+/// The maximum number of concurrent dumps. It is low because a slow reader occupies a thread.
 const DUMPS_MAX: usize = 4;
-/// A frame ends with the row that reaches this size.
+/// The size in bytes at which a frame ends: the row that reaches it is the frame's last row.
 const FRAME_BYTES: usize = 64 << 10;
-/// The most rows of a frame, which are read under the table's lock.
+/// The maximum number of rows of a frame. They are read under the table's lock.
 const FRAME_ROWS_MAX: usize = 1_000;
 /// The number of bytes of a frame's length.
 const LENGTH_BYTES: usize = 4;
@@ -32,7 +32,7 @@ const LENGTH_BYTES: usize = 4;
 const END_BYTES_MAX: u64 = 64 << 10;
 /// The priority (nice value) of the dumping threads, lower than that of other threads.
 const NICE: i32 = 10;
-/// The most names listed in an error.
+/// The maximum number of names listed in an error.
 const NAMES_SHOWN_MAX: usize = 20;
 
 /// The message at the end of a dump.
@@ -109,7 +109,7 @@ fn write(store: &Store, wanted: &DumpRequest, mut to: File) {
         Err(StopReason::Gone) => return,
         Err(StopReason::Error(why)) => Some(why),
     };
-    // If the reader has gone by now, nothing is lost: it has received all rows.
+    // An error is ignored: if the reader has disconnected by now, it has received all rows.
     let _ = to.write_all(&ending(&DumpEnd { rows, error }));
 }
 

@@ -1,6 +1,7 @@
-//! Files for the static handler: opened strictly below a root, with small ones cached; and pages built into the binary.
+//! Files for the static handler. Files on disk are opened strictly below a root, and small ones are cached. Some pages
+//! are built into the binary.
 //!
-//! This module does not know HTTP: names and responses are decided in `veche-frontends`.
+//! This module does not depend on HTTP: names and responses are decided in `veche-frontends`.
 
 use std::borrow::Cow;
 use std::io;
@@ -28,7 +29,7 @@ pub(crate) const SMALL_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// How long a cached file is used without a check, in milliseconds.
 const FRESH_MS: u64 = 1000;
 
-/// The largest page that gets the developer's script, in bytes.
+/// The largest page into which the developer's script is inserted, in bytes.
 const PAGE_BYTES_MAX: u64 = 4 << 20;
 
 /// The prefix of roots built into the binary.
@@ -60,7 +61,8 @@ struct DevPages;
 #[derive(Default)]
 pub(crate) struct DiskFiles {
     cache: FileCache,
-    /// Whether this is `veche dev`: pages get its script, and every file is checked for changes at each request.
+    /// Whether this is `veche dev`: the developer's script is added to pages, and every file is checked for changes at
+    /// each request.
     dev: bool,
     /// Whether `openat2` is not available (an old kernel, a container's filter).
     is_openat2_refused: bool,
@@ -90,7 +92,7 @@ impl Files for DiskFiles {
         now_ms: u64,
     ) -> Result<Option<File>, OpenError> {
         // Under `veche dev` a compressed variant may belong to an earlier build, and the variant of a page lacks the
-        // script.
+        // developer's script.
         if self.dev || builtin(root).is_some() {
             return Ok(None);
         }
@@ -168,7 +170,7 @@ impl DiskFiles {
         }
         let version = version.with_len(bytes.len() as u64);
         let file = describe(name, version, FileContent::InMemory(bytes.into()));
-        // A file whose length has changed is being written: it is sent with the length read and not cached.
+        // A file whose length has changed is still being written. It is sent as far as it was read, and not cached.
         if is_settled {
             let found = Some((file.clone(), version));
             self.cache.insert(root, name, found, now_ms);

@@ -43,7 +43,7 @@ pub(crate) fn release_when_idle() -> Result<(), String> {
 pub(crate) struct MemoryMonitor {
     /// The limit in bytes; 0 if there is none.
     limit: AtomicU64,
-    /// The last reading in bytes.
+    /// The memory use in bytes when it was last read.
     used: AtomicU64,
     looked_ms: AtomicU64,
     is_short: AtomicBool,
@@ -84,7 +84,7 @@ impl MemoryMonitor {
             return false;
         }
         let looked_ms = self.looked_ms.load(Relaxed);
-        // If several workers see that a reading is due, only one takes it.
+        // If several workers find that the memory use has to be read, only one of them reads it.
         if (looked_ms == 0 || now_ms >= looked_ms + LOOK_INTERVAL_MS)
             && self
                 .looked_ms

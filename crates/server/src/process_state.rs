@@ -43,7 +43,7 @@ fn wrong_keys_rate() -> Rate {
 pub(crate) struct ProcessState {
     /// Counters, by worker index.
     pub(crate) stats: Vec<Arc<Stats>>,
-    /// Turn progress by worker.
+    /// The progress of each worker's turns, by worker index.
     pub(crate) pulses: Vec<Arc<WorkerPulse>>,
     pub(crate) started: Instant,
     ready: AtomicBool,
@@ -55,9 +55,9 @@ pub(crate) struct ProcessState {
     /// In a drain, the number of workers with running services.
     with_services: AtomicUsize,
     connections_max: AtomicUsize,
-    /// Limits by client address.
+    /// The limits on connections from each client address.
     pub(crate) addresses: AddressCounters,
-    /// Limits guessing of API keys by address.
+    /// Limits the attempts to guess API keys from one IP address.
     pub(crate) wrong_keys: BruteForceLimit,
     /// Connection counts by user.
     pub(crate) users: UserCounters,
@@ -69,7 +69,7 @@ pub(crate) struct ProcessState {
     wakers: Mutex<Vec<Waker>>,
     /// Trusted certificates of outgoing TLS connections.
     pub(crate) trusts: Arc<TrustStores>,
-    /// TLS of our listeners.
+    /// The TLS settings of the listeners.
     pub(crate) tls_listeners: Arc<TlsListeners>,
     /// Certificates ordered by ACME.
     pub(crate) orders: CertificateManager,

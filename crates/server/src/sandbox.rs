@@ -26,7 +26,8 @@ use veche_logging as logging;
 /// next version (V9, path sockets) would prevent scripts from connecting to local databases.
 const KERNEL: ABI = ABI::V8;
 
-/// Operations in writable folders: no link, device, FIFO or socket can be created, and no device controlled.
+/// The operations permitted in writable folders. The process can't create symbolic links, devices, FIFOs or sockets
+/// there, nor control devices.
 const WRITES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | RemoveFile | RemoveDir | Refer
 });
@@ -45,7 +46,7 @@ const PARTS: [(ABI, &str); 7] = [
     (ABI::V6, "signals"),
 ];
 
-/// Paths that libraries read: host names, time zones, certificates; the number of cores; random bytes.
+/// Paths from which libraries read host names, time zones, certificates, the number of cores and random bytes.
 const SYSTEM: [&str; 13] = [
     "/etc/hosts",
     "/etc/localtime",
@@ -201,7 +202,7 @@ fn engine_port(config: &Config) -> Option<u16> {
     }
 }
 
-/// Adds a rule that allows `access` to `path`. A missing path gets no rule, and can't be accessed either way.
+/// Adds a rule that allows `access` to `path`. No rule is added for a missing path.
 fn allow(
     rules: RulesetCreated,
     path: &Path,

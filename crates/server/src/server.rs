@@ -128,7 +128,7 @@ pub(crate) fn start(
     let report = report.with_pools(library.pools.clone());
     let report = Arc::new(report.with_dev(dev.clone()));
     report.configured(&config);
-    // The sessions' pending requests bound the number of control messages; `control_max` is far above it.
+    // The sessions' pending requests bound the number of control messages. `control_max` is far above that number.
     let options = veche_mailbox::Options {
         control_max: 1 << 26,
         ..veche_mailbox::Options::default()

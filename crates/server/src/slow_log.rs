@@ -79,7 +79,8 @@ impl SlowLog {
     }
 }
 
-/// Starts a new window when its time has come. If the clock is set back, the current window stays.
+/// Starts the window `number` if it is later than the current window. If the clock is set back, the current window
+/// stays.
 fn turn_to(windows: &mut [SlowWindow; 2], number: u64) {
     if number <= windows[0].number {
         return;
@@ -156,7 +157,7 @@ mod tests {
         }
         let longest: Vec<u64> = (21..=30).rev().collect();
         assert_eq!(shown(&board, 1000), longest);
-        // The entries of the previous window are still shown, together with those of the next window.
+        // The entries of the previous window are shown together with those of the current window.
         note(&board, "b", 25, WINDOW_MS + 5);
         assert_eq!(
             shown(&board, WINDOW_MS + 5)[..7],

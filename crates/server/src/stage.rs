@@ -177,7 +177,7 @@ impl FuzzStage<Simulated> {
         Ok(())
     }
 
-    /// Runs turns until there is nothing left to do at this time.
+    /// Runs turns until there is nothing left to do at the current time.
     pub(crate) fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
             self.worker

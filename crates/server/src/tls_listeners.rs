@@ -92,7 +92,7 @@ impl TlsListeners {
         }
     }
 
-    /// Reads the configured files. If that fails the listener is closed until they are valid.
+    /// Reads the configured files. A listener whose files are invalid is closed until they are valid.
     pub(crate) fn begin(&self, config: &Config) -> TlsAcceptors {
         let mut kept = self.kept.lock();
         kept.listeners = config
@@ -109,10 +109,10 @@ impl TlsListeners {
         kept.acceptors()
     }
 
-    /// Reads the files of a new configuration, all or nothing.
+    /// Reads the files of a new configuration.
     ///
     /// # Errors
-    /// A file can't be read; the error is an actionable line.
+    /// A file can't be read, and nothing was changed. The error is a message for the operator.
     pub(crate) fn reload(&self, config: &Config) -> Result<TlsAcceptors, String> {
         let mut kept = self.kept.lock();
         let mut listeners = Vec::new();
@@ -132,8 +132,8 @@ impl TlsListeners {
         Ok(kept.acceptors())
     }
 
-    /// Checks whether files have changed, if that is due: returns new acceptors if they have and are valid, and when to
-    /// check again, if ever.
+    /// Checks for changed files if a check is due. Returns new acceptors if a changed file is valid, and the time of
+    /// the next check; `None` if no listener uses TLS.
     pub(crate) fn reload_changed(&self) -> (Option<TlsAcceptors>, Option<Instant>) {
         let mut kept = self.kept.lock();
         if kept.listeners.iter().all(Option::is_none) {
@@ -276,7 +276,7 @@ impl TlsListener {
                 let roots = Roots::read(&clients.ca).map_err(|error| error.to_string())?;
                 vouching = Some(roots.clone());
                 if self.vouching.is_some() && vouching != self.vouching {
-                    // New ticket keys make clients with certificates of the old CAs present them again.
+                    // With new ticket keys, every client has to present its certificate again.
                     kept = None;
                 }
                 Some(ClientAuth {

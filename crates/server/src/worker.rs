@@ -77,9 +77,9 @@ struct WorkerState<A: WorkerApps> {
     ledger: Option<HistoryWriter>,
     /// The port to an engine outside the process, if there is one.
     engine: Option<Box<crate::engine::HomePort>>,
-    /// Replaces the hooks in tests.
+    /// The executor of hook requests that a test has set; it replaces that of the process.
     hook_executor: Option<Box<dyn HookExecutor>>,
-    /// Receives completions of other threads.
+    /// The inbox for results of work that other threads did.
     completions: Arc<CompletionInbox>,
     /// The number of connections that were closed in this turn and not yet subtracted from the process's count.
     closed: usize,
@@ -293,7 +293,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.command_transports(driver);
     }
 
-    /// Passes a peer's bytes to the first layer.
+    /// Passes a peer's bytes to the PROXY header's parser, to TLS, or directly to the worker.
     fn received<D: Driver>(&mut self, driver: &mut D, id: ConnectionId, bytes: &mut [u8]) {
         let Some(transport) = self.worker.transport_mut(id) else {
             return;

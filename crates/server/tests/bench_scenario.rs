@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use support::{Server, USUAL, process, until};
 
-/// A temporary file for each test.
+/// A scenario file in the temporary folder.
 struct File(PathBuf);
 
 impl File {
@@ -79,7 +79,7 @@ impl Seen {
     }
 }
 
-/// The defaults of all files. Bottlenecks are allowed, since the tester shares cores with the server.
+/// Returns the first lines of a scenario file. They allow bottlenecks, since the tester shares cores with the server.
 fn defaults(server: &Server) -> String {
     format!(
         "url = \"ws://{}/echo\"\nconnections = 10\nduration = \"500ms\"\nwarmup = \"100ms\"\n\

@@ -1,4 +1,4 @@
-//! The real binary as a shell sees it: output, errors, exit codes. Servers are simulated by the tests.
+//! Tests the real binary as a shell sees it: output, errors, exit codes. The tests simulate servers.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

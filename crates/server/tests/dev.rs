@@ -22,14 +22,14 @@ struct Dev {
 }
 
 impl Dev {
-    /// Starts `dev` or `serve`.
+    /// Starts `veche dev` or `veche serve`.
     fn start(command: &str, name: &str) -> Self {
         let mut veche = Command::new(env!("CARGO_BIN_EXE_veche"));
         veche.args([command, "-c", "veche.toml"]);
         Self::spawn(name, veche)
     }
 
-    /// Starts `dev` in a time zone, on a terminal that util-linux's `script` creates.
+    /// Starts `veche dev` in a time zone, on a terminal that util-linux's `script` creates.
     fn start_on_terminal(name: &str, time_zone: &str) -> Self {
         let mut script = Command::new("script");
         let line = concat!(env!("CARGO_BIN_EXE_veche"), " dev");
@@ -80,7 +80,7 @@ impl Dev {
         }
     }
 
-    /// Runs another command in the folder.
+    /// Runs another `veche` command in the folder.
     fn veche(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_veche"));
         command.args(args).current_dir(&self.folder);
@@ -185,7 +185,7 @@ fn the_log_is_short_and_says_what_to_open() {
     });
 }
 
-/// The zone is offset by half an hour, so minutes distinguish it from UTC.
+/// The time zone differs from UTC by half an hour, so the minutes show that local times are logged.
 #[test]
 fn the_log_is_in_local_time_and_in_colours() {
     let dev = Dev::start_on_terminal("dev-terminal", "<+0530>-05:30");
@@ -253,7 +253,7 @@ fn pages_show_errors() {
     assert_eq!(notice(&mut dev.listen(), "refused")["id"], refused["id"]);
     fs::write(dev.folder.join("lib/words.lua"), "return 'two'").expect("written");
     notice(&mut early, "reloaded");
-    // An invalid configuration is shown on pages too.
+    // Pages also show the error of an invalid configuration.
     let config = fs::read_to_string(dev.folder.join("veche.toml")).expect("a config");
     fs::write(
         dev.folder.join("veche.toml"),
@@ -282,7 +282,7 @@ fn serve_shows_no_errors_on_pages() {
     let serve = Dev::start("serve", "dev-not");
     serve.until("the start", || serve.says().as_deref() == Some("one"));
     assert_eq!(serve.get("/site/").text(), PAGE);
-    // Under `veche serve` these paths belong to the application, like any other.
+    // Under `veche serve`, paths below `/_veche/` belong to the application, like all other paths.
     assert_eq!(serve.get("/_veche/dev.js").text(), "one");
     assert_eq!(serve.get("/_veche/dev").text(), "one");
 }
@@ -350,7 +350,7 @@ fn an_interrupt_ends_it_though_a_page_is_open() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
     dev.until("the end", || !dev.folder.join("veche.sock").exists());
     assert!(dev.child.wait().expect("a status").success());
-    // The process ends before `drain_time`, which the client would use up since it does not answer close frames.
+    // The process ends before `drain_time` has passed, although the client does not answer close frames.
     let log = dev.log();
     assert!(log.contains("closing the remaining connections"), "{log}");
 }

@@ -1,5 +1,5 @@
-//! The supervisor with real processes, signals and sockets: a server process that dies, hangs, refuses or exits, and
-//! misbehaving clients of the control socket.
+//! Tests the supervisor with real processes, signals and sockets: a server process that dies, hangs, exits or rejects a
+//! configuration, and misbehaving clients of the control socket.
 //!
 //! The server process is real. It is made to misbehave from outside: killed, frozen, starved of descriptors, or with a
 //! folder removed between two checks of a configuration.
@@ -246,7 +246,7 @@ fn sighup_puts_a_good_config_in_force() {
     );
     assert_eq!(veche.status()["report"]["workers"], 2);
 
-    // The next process has the new configuration too, with old values where a restart is needed.
+    // A new server process has the new configuration, except for values that need a restart of the supervisor.
     kill(server, Signal::KILL);
     veche.await_another_than(server);
     let report = &veche.status()["report"];
@@ -279,8 +279,8 @@ fn sighup_with_a_bad_config_changes_nothing() {
     );
 }
 
-/// The folder exists when the supervisor checks the configuration, but no longer when the server
-/// process checks it.
+/// A folder in the configuration exists when the supervisor checks the configuration, but no longer
+/// when the server process does.
 #[test]
 fn what_the_server_refuses_is_not_in_force() {
     let veche = Veche::start("refuse", "connections = 100");

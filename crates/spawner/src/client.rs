@@ -80,7 +80,8 @@ pub struct Spawner(Mutex<Source>);
 enum Source {
     /// The main socket of a spawner that the supervisor started.
     Given(MessageSocket),
-    /// The programs of a spawner that this process starts on first use, with its process and main socket once it has started.
+    /// A spawner that this process starts on first use: its programs, and once it has started its process and main
+    /// socket.
     Own(Vec<WorkerProgram>, Option<(Child, MessageSocket)>),
 }
 

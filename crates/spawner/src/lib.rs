@@ -1,9 +1,9 @@
 //! The spawner: a process that starts the worker processes of applications for a server process, which is confined and can't
 //! start them itself.
 //!
-//! [`run`] is the spawner, [`launch`] the first program of a worker process; [`Spawner`] and [`PoolLink`] are the server
-//! process's side. The spawner does not know the runtime protocol: it only passes a worker's socket on. The crate's README
-//! describes the ends of each socket.
+//! [`run`] is the spawner, [`launch`] the first program of a worker process; [`Spawner`] and [`PoolLink`] are the
+//! server process's side. The spawner does not use the runtime protocol: it only passes a worker's socket on. The
+//! crate's README describes the ends of each socket.
 
 #![forbid(unsafe_code)]
 

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use veche_net::scm_rights;
 
-/// The longest message in bytes: the name of an application, or an error.
+/// The maximum length of a message in bytes. Only names of applications and texts of errors are long.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// The configuration of a spawner, which the spawner reads once, before the server process can send it messages.
@@ -53,7 +53,7 @@ pub(crate) enum ToSpawner {
     Pool,
     /// Starts a process. Its socket, standard output and standard error are attached.
     Start {
-        /// The number by which the pool knows the process.
+        /// The number by which the pool identifies the process.
         key: u64,
         /// The name of the application.
         app: String,

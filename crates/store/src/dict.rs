@@ -188,9 +188,9 @@ impl Dict {
         })
     }
 
-    /// Replaces a value that was [read](Self::read), or removes it if `value` is `None`, but only
-    /// if the entry still has the version that was read. Returns whether it has. Without `ttl_ms`
-    /// the expiry does not change.
+    /// Sets the value of a key, or removes the key if `value` is `None`, but only if the entry has
+    /// the version that [`read`](Self::read) returned. Otherwise returns `false` and changes nothing.
+    /// Without `ttl_ms` the expiry does not change.
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::Full`].
@@ -308,9 +308,10 @@ impl Dict {
         }
     }
 
-    /// Removes expired entries until `needed` more bytes fit the limit. Removes at most `removals`
-    /// entries, and subtracts them from it. Returns whether it removed any. Another thread may use
-    /// the room first, but each retry removes further entries, so retries terminate.
+    /// Removes expired entries until `needed` more bytes fit within the memory limit. Removes at
+    /// most `removals` entries, and lowers `removals` by at least their number. Returns `true` if
+    /// there is room or an entry was removed. Another thread may use the room first, but each retry
+    /// removes further entries, so retries terminate.
     fn make_room(&self, needed: usize, now_ms: u64, removals: &mut usize) -> bool {
         if needed > self.options.bytes_max {
             return false;

@@ -30,7 +30,7 @@ impl Notifier {
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Queues a number; the first one since the last [`take`](Self::take) wakes the owner.
+    /// Queues a number. The first number since the last [`take`](Self::take) wakes the thread that owns the notifier.
     pub fn notify(&self, number: u64) {
         let mut rung = self.numbers.lock();
         rung.push(number);

@@ -132,12 +132,12 @@ impl Queue {
         self.state.lock().options
     }
 
-    /// Changes the limits. Queued values stay even if they exceed them.
+    /// Changes the limits. Queued values that exceed the new limits stay.
     pub(crate) fn resize(&self, options: QueueOptions) {
         let mut state = self.state.lock();
         state.options = options;
         if state.has_room(ENTRY_BYTES) {
-            // Each successful push notifies the next waiter.
+            // Only the first waiter is notified: each successful push notifies the next one.
             State::notify_first(&mut state.pushers);
         }
     }

@@ -57,7 +57,8 @@ impl Shard {
         entry.is_alive(now_ms).then_some(entry)
     }
 
-    /// Returns the memory of a key's entry in bytes, whether it has expired or not; 0 without one.
+    /// Returns the memory of a key's entry in bytes, even if the entry has expired; 0 if there is
+    /// no entry.
     pub(crate) fn cost_of(&self, key: &[u8]) -> usize {
         let entry = self.entries.get(key);
         entry.map_or(0, |entry| cost(key, &entry.value, entry.expires_ms))

@@ -18,8 +18,8 @@ pub(crate) struct RestartBackoff {
     young_deaths: u32,
 }
 
-/// Returns how long a process has served since it was ready. The time of the start does not count; otherwise a process with a
-/// slow start that dies as soon as it is ready would always be restarted at once.
+/// Returns how long a process has served since it was ready. The time until the process became ready does not count;
+/// otherwise a process with a slow start that dies as soon as it is ready would always be restarted at once.
 pub(crate) fn served(ready_at: Option<Instant>, now: Instant) -> Duration {
     ready_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
 }

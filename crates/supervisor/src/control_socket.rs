@@ -34,10 +34,10 @@ pub enum ControlSocketError {
     /// The path leads to a file that is not a socket.
     #[error("{} exists and is not a socket: remove it or set another server.control", .0.display())]
     NoSocket(PathBuf),
-    /// The lock could not be taken.
+    /// Another process has held the lock for too long.
     #[error("can't claim the control socket: {} has held the lock {} for more than {} s; end that process, or remove the file", of_process(*.pid), path.display(), LOCK_WAIT.as_secs())]
     Locked { path: PathBuf, pid: Option<u32> },
-    /// An error of the system.
+    /// An error of the operating system.
     #[error("can't open the control socket {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
@@ -172,7 +172,7 @@ fn of_process(pid: Option<u32>) -> String {
     pid.map_or("another process".to_owned(), |pid| format!("process {pid}"))
 }
 
-/// Returns whether a server listens on a socket. A server whose backlog is full counts too; the connect does not block.
+/// Returns whether a server listens on a socket, even if the server's backlog is full. Never blocks.
 fn is_answered(path: &Path) -> io::Result<bool> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

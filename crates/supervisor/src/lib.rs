@@ -10,7 +10,7 @@
 //! two, [`request`] those from commands to the supervisor.
 //!
 //! The crate handles processes, signals, file descriptors, listening sockets, reloads of the config and the service
-//! manager. It does not know workers, connections or the hub: what a server does is behind
+//! manager. Workers, connections and the hub are outside of it, behind the traits
 //! [`ServerProgram`](process::ServerProgram) and [`ServerControl`](process::ServerControl).
 //!
 //! Signals: SIGTERM and SIGINT drain, a second one kills; SIGHUP reloads the config; SIGUSR1 reopens the log files in
@@ -149,7 +149,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     let control_socket = ControlSocket::claim(&config.server.control)?;
     let raised = descriptors::raise()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // At least one socket per core, so that there are enough after a restart with more workers, up to the number of cores.
+    // At least one socket per core: a later server process may have more workers, up to one per core.
     let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
     // Warnings that are kept until the log is open.
     let mut remarks = Vec::new();
@@ -191,7 +191,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     Supervisor::new(common).supervise()
 }
 
-/// Continues as the supervisor after it has replaced its program with this one. The process is the same.
+/// Continues the work of the supervisor that has executed this program in its own process.
 fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, ServeError> {
     let InheritedState {
         program,
@@ -339,7 +339,7 @@ struct Supervisor {
     upgrades: u64,
     last_exit: Option<LastExit>,
     upgrade: Option<UpgradeState>,
-    /// The pending replacement of the supervisor itself, which follows that of the server process.
+    /// The pending replacement of the supervisor's program. It follows the replacement of the server process.
     change: Option<PendingSelfUpgrade>,
     /// Why the supervisor was not replaced in the last upgrade, for `veche status`.
     change_error: Option<String>,
@@ -416,8 +416,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits for an event, then performs all checks, whatever the event was: each check is cheap,
-    /// and none can be missed.
+    /// Waits for an event and then performs all checks, whatever the event was. Each check is cheap, and
+    /// performing all of them ensures that none is forgotten.
     fn turn(&mut self) -> Result<(), ServeError> {
         self.wait()?;
         for signal in self.signals.take() {

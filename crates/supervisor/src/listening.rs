@@ -169,7 +169,7 @@ fn bind_set(address: SocketAddr, count: usize) -> io::Result<ListeningSockets> {
     for _ in 1..count {
         sockets.push(bind(address, true)?);
     }
-    // Listening starts when all are bound, so that no connection is lost if binding fails.
+    // Listening starts when all sockets are bound, so that no connection is lost if binding fails.
     for socket in &sockets {
         socket.listen(BACKLOG)?;
     }
@@ -296,7 +296,7 @@ mod tests {
             veche_net::spread_evenly(&set.sockets, workers).expect("Linux 4.5");
             let shares = shares(&set, workers);
             let mean = 5000.0 / workers as f64;
-            // More than four standard deviations. Without the socket option, some workers get 60 % more connections than
+            // More than four standard deviations. Without `spread_evenly`, some workers get 60 % more connections than
             // others, or even twice as many.
             let slack = 5.0 * mean.sqrt();
             let is_even = |share: &usize| (*share as f64 - mean).abs() < slack;

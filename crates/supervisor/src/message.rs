@@ -64,7 +64,7 @@ pub(crate) enum ToServer {
         #[serde(default)]
         replaced: bool,
     },
-    /// Requests figures, answered by `Status`.
+    /// Requests the server's figures, which [`ToSupervisor::Status`] returns.
     Status {
         /// The id of the request, repeated in the answer.
         id: u64,
@@ -93,7 +93,7 @@ pub struct DumpRequest {
     pub limit: Option<u64>,
 }
 
-/// The filter of `veche log`; without names, all decisions match.
+/// The filter of `veche log`. If no field is set, all decisions match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionFilter {
     /// Only decisions about this user.
@@ -109,12 +109,12 @@ pub struct DecisionFilter {
 pub(crate) struct StartMessage {
     /// The supervisor's [`VERSION`], which the server process compares with its own.
     pub(crate) version: u32,
-    /// The path of the configuration, for messages and relative paths.
+    /// The path of the configuration. Messages name it, and relative paths are resolved against its folder.
     pub(crate) config_path: PathBuf,
     /// The text of the configuration in force.
     pub(crate) text: String,
-    /// The configuration at the supervisor's start, if another was loaded since. Directives that need a restart keep the values
-    /// of this configuration.
+    /// The text of the configuration with which the supervisor started, if another configuration was loaded since.
+    /// Directives that need a restart keep the values of this configuration.
     pub(crate) started_text: Option<String>,
     /// Whether this is `veche dev`.
     #[serde(default)]
@@ -193,7 +193,7 @@ pub(crate) enum ToSupervisor {
     ServicesEnded,
     /// The server process can't start; sent before it exits.
     Failed {
-        /// One line for the log that says what to change.
+        /// One line for the log that tells the operator what to change.
         error: String,
     },
     /// The result of [`ToServer::Reload`].

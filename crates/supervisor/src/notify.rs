@@ -134,7 +134,7 @@ fn address_of(text: &OsStr) -> io::Result<SocketAddr> {
     }
 }
 
-/// Returns half of the service manager's watchdog timeout, if it watches this process.
+/// Returns half of the watchdog timeout, if the service manager watches this process.
 fn watchdog_every() -> Option<Duration> {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     if number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id())) {

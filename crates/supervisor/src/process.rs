@@ -1,9 +1,8 @@
 //! The server process's side of the supervisor: how the process starts, receives commands and stops.
 //!
-//! [`run`] receives the config and the listening sockets from the control link, starts the server
-//! and then remains the process's only control thread: it blocks on the control link and on
-//! signals, and calls a [`ServerControl`]. This module does not know workers; `ServerControl` turns
-//! each call into messages to workers.
+//! [`run`] receives the config and the listening sockets from the control link, starts the server and then remains the
+//! process's only control thread: it blocks on the control link and on signals, and calls a [`ServerControl`]. This
+//! module does not access workers: `ServerControl` turns each call into messages to workers.
 //!
 //! Signals: SIGTERM drains, SIGUSR1 reopens the logs. SIGINT, SIGHUP and SIGUSR2 are ignored here,
 //! since the supervisor handles them; a terminal sends the first two to both processes. A closed
@@ -111,8 +110,8 @@ pub trait ServerControl {
     /// Why the configuration was rejected, as one line; the old configuration stays in
     /// force.
     fn reload(&self, config: Arc<Config>, spawner: Option<Arc<Spawner>>) -> Result<(), String>;
-    /// Runs cheap periodic checks, such as for changed files. Returns the time at which it has to be called again, if ever.
-    /// Also called after a reload.
+    /// Runs cheap periodic checks, such as for changed files. Returns the time at which the checks have to run again,
+    /// if ever. Also called after a reload.
     fn run_periodic(&self) -> Option<Instant>;
     /// Reports a rejected configuration; shown to the developer under `veche dev`.
     fn refused(&self, why: &str);
@@ -123,13 +122,13 @@ pub trait ServerControl {
     fn drain(&self, within: Duration, reason: DrainReason);
     /// Ends the remaining connections at the end of the drain, and logs them.
     fn cut_off(&self);
-    /// Starts the services that were held back.
+    /// Starts the services that were held back because of [`StartOptions::holds_services`].
     fn start_services(&self);
     /// Returns whether a drain has ended all services.
     fn have_services_ended(&self) -> bool;
     /// Returns whether a drain is complete: no connections are left, applications have stopped and services have ended.
     fn drained(&self) -> bool;
-    /// Checks whether workers make progress. Returns the one that has been in the same turn for the most checks, if
+    /// Checks whether workers make progress. Returns the worker that has been in the same turn for the most checks, if
     /// any.
     fn pulse(&self) -> Option<StuckWorker>;
     /// Returns the figures for `veche status`, as an object.
@@ -575,8 +574,8 @@ impl<P: ServerProgram> ServerRun<P> {
     }
 }
 
-/// Checks that the sockets match a configuration. They may not match if this process replaces another and the configuration has
-/// changed since.
+/// Checks that the sockets match a configuration. The sockets can differ from it if this process replaces another and
+/// the configuration has changed since.
 fn check_listeners(bound: &[ListenerSockets], config: &Config) -> Result<(), String> {
     let wanted = &config.listeners;
     let fits = bound.len() == wanted.len()

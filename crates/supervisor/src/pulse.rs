@@ -27,7 +27,7 @@ pub enum TurnStep {
     Logs,
     /// Sends output to sockets and to other workers.
     Sending,
-    /// A step that this version does not know, reported by a server process of a later version.
+    /// A step that this version does not define, reported by a server process of a later version.
     #[serde(other)]
     Unknown,
 }

@@ -24,7 +24,8 @@ use veche_clock::{monotonic_ms, now};
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::reload";
 
-/// The time within which the server process has to start applying a configuration; the client waits no longer.
+/// The time within which the server process has to start applying a configuration. The client that requested the reload
+/// waits for the same time.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);
 
 /// A parsed configuration and its text.
@@ -57,7 +58,7 @@ pub(super) struct PendingReload {
     kept: Vec<String>,
     /// The client of the control socket that waits for the result.
     client: Option<u64>,
-    /// When the client gets an error because no answer has come; `None` afterwards.
+    /// When the client gets an error if the server process has not answered; `None` after that error.
     pub(super) deadline: Option<Instant>,
 }
 

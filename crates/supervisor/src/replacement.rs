@@ -81,10 +81,10 @@ pub(super) struct SelfUpgradeContext {
     pub(super) is_flushed: bool,
     /// Whether all responses to clients of the control socket have been sent.
     pub(super) are_clients_answered: bool,
-    /// Whether the time limit for sending these messages and responses has passed.
+    /// Whether the time limit for sending outstanding messages and responses has passed.
     pub(super) is_late: bool,
     pub(super) is_stopping: bool,
-    /// Whether the new server process is still the one that serves.
+    /// Whether the new server process is still the current one.
     pub(super) is_served: bool,
     /// Whether the program's file is still the one that the new server process was started from.
     pub(super) is_same_file: bool,

@@ -10,7 +10,7 @@ use crate::message::{DecisionFilter, DumpRequest};
 
 /// The version of requests and responses.
 pub const VERSION: u32 = 1;
-/// The longest response line in bytes, for both sides.
+/// The longest response line in bytes that the supervisor sends and that clients accept.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// A request of a client of the control socket: one line of JSON.
@@ -61,6 +61,6 @@ pub enum ControlCommand {
     Upgrade,
     /// Replaces the server process by a new one with the current configuration file; answered like `Upgrade`.
     Restart,
-    /// Drains and exits. Answered at once; the connection stays open until the supervisor ends.
+    /// Drains the server and ends the supervisor. Answered at once; the connection stays open until the supervisor ends.
     Stop,
 }

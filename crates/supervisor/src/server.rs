@@ -56,7 +56,7 @@ pub(super) fn introduce(
 pub(crate) struct ServerChild {
     pid: Pid,
     link: ControlLink,
-    /// The file of the process's program, from which its spawners are started too.
+    /// The program file of the process. Its spawners are started from the same file.
     binary: PathBuf,
     pub(crate) started: Instant,
     /// The time limit for the process to become ready.
@@ -152,7 +152,7 @@ impl ServerChild {
         }
     }
 
-    /// Starts a spawner of the same program for a configuration.
+    /// Starts a spawner for a configuration, from the server process's program file.
     pub(crate) fn spawner(&self, setup: &SpawnerSetup) -> io::Result<OwnedFd> {
         let (prepared, socket) = PendingSpawner::new(setup)?;
         worker_spawner::start(&self.binary, prepared)?;

@@ -35,7 +35,8 @@ pub(super) fn take(remarks: &mut Vec<String>) -> Vec<ListeningSockets> {
     kept
 }
 
-/// Returns the numbers of our sockets. Other descriptors, such as those of a socket unit, are ignored.
+/// Returns the descriptor numbers of the stored sockets, which have the name [`NAME`]. Descriptors with other names,
+/// such as those of a socket unit, are ignored.
 fn numbers() -> Vec<RawFd> {
     let [pid, count, names] = VARIABLES.map(|name| std::env::var(name).unwrap_or_default());
     if pid != std::process::id().to_string() {

@@ -118,7 +118,8 @@ mod tests {
         assert_eq!(watchdog.tick(at(4), timeout), WatchdogAction::Nothing);
         assert_eq!(watchdog.tick(at(5), timeout), WatchdogAction::Ask);
         assert_eq!(watchdog.answered(None, Some(timeout)), None);
-        // No request was sent meanwhile, so the elapsed time does not count.
+        // No request was sent between 5 s and 1,000 s, so this time does not count as a lack of
+        // answers.
         for seconds in [1000, 1005, 1010, 1015] {
             assert_eq!(watchdog.tick(at(seconds), timeout), WatchdogAction::Ask);
         }

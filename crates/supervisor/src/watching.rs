@@ -1,4 +1,5 @@
-//! Performs the actions of the [watchdog](super::watchdog): requests the progress of workers, and kills a hung server process.
+//! Performs the actions of the [watchdog](super::watchdog): requests progress reports about the workers, and kills a
+//! hung server process.
 
 use std::time::Instant;
 

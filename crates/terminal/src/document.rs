@@ -207,7 +207,7 @@ pub fn masked_urls(line: &str) -> String {
     shown
 }
 
-/// Formats a value on one line as it would be written, with masked URLs.
+/// Formats a value on one line as in a TOML file, with masked URLs.
 #[must_use]
 pub fn describe(found: &DeValue<'_>) -> String {
     match found {

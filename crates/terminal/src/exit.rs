@@ -45,7 +45,7 @@ impl CommandFailure {
         Self::new(exit, "")
     }
 
-    /// Creates a failure from problems of a file, one per line.
+    /// Creates a failure whose message lists the problems of a file, one per line.
     #[must_use]
     pub fn problems(exit: Exit, report: &ProblemReport) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! The parts that commands share in their output: exit codes, problems of a TOML file with their positions, colours,
 //! durations and sizes.
 //!
-//! The crate knows neither the commands nor the content of files: valid names and examples are passed in.
+//! The crate depends neither on the commands nor on the content of files: valid names and examples are passed in.
 
 #![forbid(unsafe_code)]
 

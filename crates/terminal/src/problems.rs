@@ -1,7 +1,7 @@
 //! Problems of a configuration with their positions, and the report of all of them.
 //!
-//! The module knows offsets, lines and columns; problems are found elsewhere. Reports go to standard error (`veche
-//! check`, `veche serve`) or to the log (reload).
+//! This module computes lines and columns from offsets. Other code finds the problems. Reports go to standard
+//! error (`veche check`, `veche serve`) or to the log (reload).
 
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! A simulated peer: the remote end of one connection, with the data that it has received.
 //!
-//! It sends and parses real bytes. As a client it uses HTTP, WebSocket frames, or the line protocol of back ends; as a server
-//! it accepts WebSockets that applications dial. It does not know the test's expectations.
+//! It sends and parses real bytes. As a client it uses HTTP, WebSocket frames, or the line protocol of back ends; as a
+//! server it accepts WebSockets that applications dial. The test's expectations are checked elsewhere.
 
 use std::collections::VecDeque;
 
@@ -232,7 +232,7 @@ impl TestClient {
             network.forget(self.id);
             self.speaks = Speaks::Nothing;
         } else if has_ended {
-            // Closes the client's direction too.
+            // The server has closed its direction of the connection; closes the other direction.
             network.finish(self.id);
             if matches!(self.speaks, Speaks::WebSocket(_)) {
                 self.end(CloseCode::Abnormal.code(), "");

@@ -137,7 +137,7 @@ pub enum TestProgress<'a> {
         /// The name of the case.
         case: &'a str,
     },
-    /// A file is complete.
+    /// All cases of a file have ended.
     Ended(&'a FileResults),
 }
 

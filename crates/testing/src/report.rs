@@ -9,7 +9,7 @@ use super::runner::name_of;
 use super::{CaseResult, Failed, FileResults, Passed};
 use veche_terminal::{Colour, Colours};
 
-/// The maximum number of log lines shown of a failed run: the last ones.
+/// Maximum number of log lines shown for a failed run. If there are more, the last ones are shown.
 const LOG_LINES_MAX: usize = 40;
 
 /// The style of the report.

@@ -85,7 +85,7 @@ struct TestRunner<'g> {
     pub(super) world: TestWorld,
     vm: TestVm,
     waits: Vec<ScriptWait>,
-    /// Indexes into the recording: the errors of applications that the test expected.
+    /// The errors of applications that the test expected, as indexes into the recorded entries.
     forgiven: Vec<usize>,
 }
 
@@ -106,7 +106,7 @@ enum WaitKind {
     Received(usize),
     /// Waits for the world to be idle, then answers the request.
     Rest(Plain),
-    /// Waits for the response to a push of the back end, whose client has this number.
+    /// Waits for the response to a push that the client with this number has sent as a back end.
     Line(usize),
     /// Waits for a time.
     Time,
@@ -229,7 +229,8 @@ impl TestRunner<'_> {
         false
     }
 
-    /// Advances the time to the next event of the applications, the next deadline of a wait, or the script's own time.
+    /// Advances the time to the earliest of these: the next event of the applications, the next deadline of a wait, and
+    /// `script_ms`, at which the test's script continues.
     fn pass_time(&mut self, script_ms: u64) -> Result<(), String> {
         let waits = self.waits.iter().map(|wait| wait.until_ms);
         let patience_ms = waits.chain([script_ms]).min().unwrap_or(u64::MAX);

@@ -27,7 +27,7 @@ type ChallengeTable = RwLock<HashMap<String, Arc<CertifiedKey>>>;
 #[derive(Clone, Default)]
 pub struct AlpnChallenges(Arc<ChallengeTable>);
 
-/// A pending challenge, which ends when this is dropped.
+/// A pending challenge. Dropping this value ends the challenge.
 #[must_use]
 #[derive(Debug)]
 pub struct AlpnChallenge {

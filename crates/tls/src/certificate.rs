@@ -200,7 +200,7 @@ fn parse_certificate(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64, i64)
         .collect();
     names.extend(subject.addresses.iter().map(ToString::to_string));
     if names.is_empty() {
-        // Clients check only the alternative names, but they still send the name they want.
+        // Clients ignore the common name, but the server selects the certificate by it if there is no other name.
         names.extend(
             subject
                 .common_name

@@ -8,7 +8,7 @@ use rustls::{Error as TlsError, ServerConfig, ServerConnection};
 
 use crate::alpn_challenge;
 
-/// The alert for bytes that are not a client hello, which the library does not generate (RFC 8446, section 6).
+/// The alert for bytes that are not a client hello (RFC 8446, section 6). The TLS library generates no alert for them.
 const DECODE_ERROR: &[u8] = &[21, 3, 3, 0, 2, 2, 50];
 
 /// A connection that waits for the client hello.
@@ -71,8 +71,8 @@ impl PendingHello {
         &self,
         accepted: Accepted,
     ) -> Result<AcceptedHello, (TlsError, rustls::server::AcceptedAlert)> {
-        // A client that asks for a challenge, but for a name without one, is treated like any other. It has no protocol
-        // in common with the server.
+        // A client that asks for a challenge of a name without a pending challenge is handled like any other client. It
+        // has no protocol in common with the server.
         let is_for_proof =
             alpn_challenge::is_asked_for(&accepted.client_hello()) && self.is_challenge(&accepted);
         let config = match is_for_proof {

@@ -13,7 +13,7 @@ pub enum TlsFailure {
     Certificate,
     /// No certificate matches the requested name.
     NoCertificate,
-    /// The peer aborted, most often because it does not trust our certificate.
+    /// The peer aborted the handshake, most often because it does not trust this end's certificate.
     Refused,
     /// The peer's bytes are not TLS or violate the protocol.
     Malformed,

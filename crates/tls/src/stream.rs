@@ -14,7 +14,7 @@ const HELLO_BYTES_MAX: usize = 16 << 10;
 /// Maximum number of bytes from a peer before the handshake is complete; certificate chains are the largest part.
 const HANDSHAKE_BYTES_MAX: usize = 96 << 10;
 
-/// One side of a TLS connection, between ciphertext and plaintext.
+/// One side of a TLS connection. Converts between ciphertext and plaintext.
 #[derive(Debug)]
 pub struct TlsStream {
     stage: Stage,
@@ -140,7 +140,7 @@ impl TlsStream {
             // No TLS session exists yet, so only an alert can be sent.
             Stage::ClientHello(hello) => out.append(hello.alert()),
             Stage::Connected(connection) => {
-                // Writing to memory does not fail, and there is no limit.
+                // Writing to memory does not fail, and the buffer has no limit.
                 let _ = connection.writer().write_all(plain);
                 while connection.wants_write() {
                     if connection.write_tls(out).is_err() {

@@ -49,7 +49,7 @@ fn talk(
     }
 }
 
-/// Sends `plain` from `from` and passes its output to `to`; returns what `to` receives.
+/// Encrypts `plain` with `from`, passes the output to `to`, and returns what `to` decrypts.
 fn carry(from: &mut TlsStream, plain: &[u8], to: &mut TlsStream) -> Vec<u8> {
     let (mut wire, mut received) = (Vec::new(), Vec::new());
     from.send(plain, &mut wire);

@@ -1,4 +1,4 @@
-//! Tests of loading trust stores: when a file is read, and which callers wait for that.
+//! Tests of loading trust stores: when a file is read, and which callers wait for the read.
 
 use std::fs::{self, File};
 use std::io::Write as _;

@@ -18,7 +18,7 @@ pub enum PayloadKind {
 pub struct PayloadRef<'a> {
     /// The encoding of the bytes.
     pub kind: PayloadKind,
-    /// The data, encoded as `kind` says.
+    /// The data, encoded according to `kind`.
     pub bytes: &'a [u8],
 }
 
@@ -27,7 +27,7 @@ pub struct PayloadRef<'a> {
 pub struct Payload {
     /// The encoding of the bytes.
     pub kind: PayloadKind,
-    /// The data, encoded as `kind` says.
+    /// The data, encoded according to `kind`.
     pub bytes: Bytes,
 }
 

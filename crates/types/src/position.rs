@@ -15,7 +15,7 @@ const EPOCH_DIGITS: usize = 8;
 const EPOCH_MASK: u64 = (1 << (5 * EPOCH_DIGITS)) - 1;
 
 impl Epoch {
-    /// An epoch that no stream has; clients use it to say that they know no position.
+    /// An epoch that no stream has. Clients send it if they have no position.
     pub const UNKNOWN: Self = Self(0);
 
     /// Creates an epoch from the lower 40 bits of `bits`, which should be random. Never returns
@@ -93,7 +93,7 @@ impl FromStr for Position {
 #[error("a position is an epoch and an offset, such as \"9x3kd07f:42\"")]
 pub struct PositionError;
 
-/// The position up to which a subscriber knows a channel.
+/// The position up to which a subscriber has received a channel's publications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
     /// The epoch of the stream; `None` matches any.

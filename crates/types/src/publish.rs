@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::ClientInfo;
 
-/// Options of a publication that differ from the defaults.
+/// Optional settings of a publication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublishOptions {
     /// Deduplicates publications: within five minutes, another publication to the channel with the same key is skipped
@@ -24,7 +24,7 @@ pub struct PublishOptions {
 /// A version of a channel's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// The number of the state, which increases with each state.
+    /// The number of the state. Each later state has a higher number.
     pub number: u64,
     /// Versions of different epochs can't be compared: the later publication is the newer one.
     pub epoch: Box<str>,

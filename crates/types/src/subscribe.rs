@@ -12,8 +12,8 @@ pub struct SubscribeOptions {
     pub since: Option<Arc<[Since]>>,
     /// The member under which the session appears in presence.
     pub client: Option<Arc<ClientInfo>>,
-    /// Whether the session filters recovered publications itself. If so, it gets all stored ones,
-    /// even if the recovery mode is "latest".
+    /// Whether the session filters recovered publications itself. If so, the result contains all
+    /// stored publications, even if the recovery mode is "latest".
     pub recover_all: bool,
 }
 

@@ -39,8 +39,8 @@ impl BackendResult {
     }
 }
 
-/// Stops requests ("opens") when the failures within ten seconds reach a limit and outnumber responses. Times are in
-/// monotonic milliseconds.
+/// Stops requests ("opens") when the failures within ten seconds reach a limit and are more than the responses. Times
+/// are in monotonic milliseconds.
 #[derive(Debug)]
 pub struct CircuitBreaker {
     failures_max: usize,
@@ -62,7 +62,7 @@ struct TimeWindow {
 }
 
 impl CircuitBreaker {
-    /// Creates a breaker that opens after `failures_max` failures within ten seconds, if they outnumber responses,
+    /// Creates a breaker that opens after `failures_max` failures within ten seconds, if there were fewer responses,
     /// and then stays open for `pause_ms`.
     pub fn new(failures_max: u32, pause_ms: u64) -> Self {
         Self {

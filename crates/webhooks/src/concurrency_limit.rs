@@ -47,7 +47,7 @@ impl<T> ConcurrencyLimit<T> {
         Some(request)
     }
 
-    /// Reports the end of a request; `ending` is `None` if the outcome says nothing about the back end. If that opens
+    /// Reports the end of a request; `ending` is `None` if the outcome does not depend on the back end. If that opens
     /// the breaker, returns the queued requests, which have to be failed.
     pub fn ended(
         &mut self,

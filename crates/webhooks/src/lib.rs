@@ -1,8 +1,8 @@
 //! HTTP requests to back ends: hooks that decide on clients' commands, and event webhooks.
 //!
 //! Their common parts are public for other requests to back ends: a concurrency limit ([`ConcurrencyLimit`]), a circuit
-//! breaker ([`CircuitBreaker`]), signatures ([`sign`]) and complete responses ([`FetchResponse`]). The crate knows the
-//! format of hook requests and event batches. It does not know workers, sessions or the receivers of decisions.
+//! breaker ([`CircuitBreaker`]), signatures ([`sign`]) and complete responses ([`FetchResponse`]). The crate defines the
+//! format of hook requests and event batches. It does not depend on workers, sessions or the receivers of decisions.
 
 #![forbid(unsafe_code)]
 

@@ -8,7 +8,7 @@ use sha2::Sha256;
 
 use veche_config::SecretValue;
 
-/// The header that names the hook, so that one URL can serve several.
+/// The header that names the hook, so that one URL can serve several hooks.
 pub const HOOK: &str = "veche-hook";
 
 /// The header with the signatures.

@@ -13,7 +13,7 @@ use veche_types::{AppId, ConnectionId, MessageKind};
 
 use crate::worker::Worker;
 
-/// The applications of a worker. Sessions call them through the trait [`Apps`]; the worker knows their concrete type.
+/// The applications of a worker. Sessions call them through the trait [`Apps`]; the worker uses their concrete type.
 pub trait AppHost: Apps {
     /// A message from the applications of one worker to those of another.
     type Message;
@@ -39,8 +39,8 @@ pub trait AppHost: Apps {
         None
     }
 
-    /// Makes an application decide on a client's command. It adds exactly one decision to the worker's hook decisions,
-    /// during this call or later. A `timeout_ms` of 0 means no time limit.
+    /// Makes an application decide on a client's command. The application adds exactly one decision to the worker's
+    /// hook decisions, during this call or later. A `timeout_ms` of 0 means no time limit.
     fn decide_hook(
         &mut self,
         app: AppId,

@@ -30,7 +30,7 @@ pub(crate) struct Drain {
     /// The latest time at which the closing of back ends begins.
     back_ends_from_ms: u64,
     has_closed_back_ends: bool,
-    /// Whether the closing of connections to other servers has begun. Clients are closed before that.
+    /// Whether the closing of connections to other servers has begun. It begins after the closing of clients.
     has_stopped_servers: bool,
 }
 
@@ -69,7 +69,8 @@ enum ServicesStage {
 /// Maximum time that services have to end after the request to stop, in milliseconds; then they are aborted.
 const SERVICES_MS_MAX: u64 = 10_000;
 
-/// Time for the final publications of applications to reach the clients before these are closed, in milliseconds.
+/// Time for the final publications of applications to reach the clients before the clients are closed, in
+/// milliseconds.
 const LAST_PUBLICATIONS_MS: u64 = 20;
 
 impl<A: AppHost, T> Worker<A, T> {
@@ -93,9 +94,9 @@ impl<A: AppHost, T> Worker<A, T> {
         self.drain = Some(Drain {
             next: 0,
             end: self.slab.end(),
-            // Clients are not closed during the first quarter of the time, unless applications stop earlier.
+            // Clients are not closed during the first quarter of the drain time, unless applications stop earlier.
             from_ms: began_ms + within_ms / 4,
-            // The last fifth of the time is reserved for closing handshakes.
+            // The last fifth of the drain time is reserved for closing handshakes.
             until_ms: began_ms + (within_ms - within_ms / 5),
             ends_ms,
             servers_ms,
@@ -144,7 +145,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles that the applications of all workers have stopped.
+    /// Records that the applications of all workers have stopped. The closing of clients may begin then.
     pub fn handle_apps_stopped(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         if let Some(drain) = &mut self.drain
@@ -155,14 +156,14 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles that no worker has a client any more.
+    /// Records that no worker has a client any more.
     pub fn handle_clients_gone(&mut self) {
         if let Some(drain) = &mut self.drain {
             drain.clients = ClientsStage::GoneEverywhere;
         }
     }
 
-    /// Handles that the services of all workers have ended.
+    /// Records that the services of all workers have ended.
     pub fn handle_services_ended(&mut self) {
         if let Some(drain) = &mut self.drain {
             drain.services = ServicesStage::EndedEverywhere;
@@ -175,7 +176,8 @@ impl<A: AppHost, T> Worker<A, T> {
         self.drain.is_some()
     }
 
-    /// Returns whether the drain has begun to close connections to other servers; new ones are then refused.
+    /// Returns whether the drain has begun to close connections to other servers. From then on, new connections
+    /// to other servers are refused.
     #[must_use]
     pub fn has_stopped_servers(&self) -> bool {
         self.drain

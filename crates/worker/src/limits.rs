@@ -50,7 +50,7 @@ pub struct TurnLimits {
     /// Applications and emulation requests send no further message on a lane that has this many unprocessed data
     /// messages. At least 1.
     pub app_credits: u32,
-    /// Whether spare memory is freed and history expired once a second.
+    /// Whether spare memory is freed and history expires once a second.
     pub maintains: bool,
 }
 

@@ -85,7 +85,7 @@ impl<A: AppHost, T> Worker<A, T> {
                 self.shared.requests.mailer.lanes[from].finished += 1;
             }
             WorkerMessage::ListConnections(list_request) => self.answer_list_request(&list_request),
-            // Sent only on the lane to the cluster; no worker receives these.
+            // These messages are sent only on the lane to the cluster, so no worker receives them.
             WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => {}
         }
     }
@@ -98,7 +98,7 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 
     /// Takes the next message for another worker. Must be called after [`finish_turn`](Self::finish_turn) until it
-    /// returns `None`; messages to the same worker must be sent in this order.
+    /// returns `None`. Messages to the same worker must be sent in the order in which they are returned.
     #[inline]
     pub fn poll_message(&mut self) -> Option<OutgoingMail<A::Message>> {
         if !self.shared.requests.blocks.is_empty() {
@@ -185,7 +185,7 @@ impl<A: AppHost, T> Worker<A, T> {
         None
     }
 
-    /// Takes a client's commands for its response on another node, to be sent on the lane to the cluster.
+    /// Takes commands of a client whose streaming response is on another node. They are sent on the lane to the cluster.
     fn poll_for_nodes(&mut self) -> Option<OutgoingMail<A::Message>> {
         let ports = &mut self.shared.requests;
         let to = usize::from(ports.nodes?.0);

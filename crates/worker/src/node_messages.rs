@@ -14,7 +14,7 @@ use crate::message::WorkerMessage;
 const PERSONAL: char = '#';
 
 impl<M> WorkerMessage<M> {
-    /// Converts to the equivalent message between nodes.
+    /// Converts the message to the equivalent message between nodes.
     ///
     /// # Errors
     /// The message exists only between workers of one node.

@@ -22,8 +22,8 @@ pub(crate) struct ConnectionEntry<T> {
 }
 
 impl<T> ConnectionEntry<T> {
-    /// Updates the transport after the connection has changed: sets its timer to an earlier deadline, pauses or resumes
-    /// it.
+    /// Updates the transport after the connection has changed: sets the transport's timer to an earlier deadline, and
+    /// pauses or resumes the transport.
     #[inline]
     pub(crate) fn update_timer(
         &mut self,
@@ -41,7 +41,7 @@ impl<T> ConnectionEntry<T> {
         }
     }
 
-    /// Sets the transport's timer to the deadline, unless it fires by then anyway.
+    /// Sets the transport's timer to the deadline, unless the timer is set to an earlier time.
     #[inline]
     pub(crate) fn arm(
         &mut self,
@@ -56,7 +56,7 @@ impl<T> ConnectionEntry<T> {
     }
 }
 
-/// Tracks for how long none of the unsent bytes have been sent.
+/// Tracks for how long unsent bytes have waited while none was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStall {
     /// The time of the last progress in monotonic milliseconds; 0 if no bytes are unsent.

@@ -134,7 +134,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= !ports.finished_user_commands.is_empty();
     }
 
-    /// Handles sessions that have lost publications for slowness, or whose outbox exceeded its limit.
+    /// Handles sessions that have lost publications because their clients are slow, or whose outbox exceeded its limit.
     fn handle_slow_clients(&mut self) {
         let mut ids = std::mem::take(&mut self.ids);
         self.shared.requests.outboxes.take_fallen_behind(&mut ids);
@@ -214,8 +214,8 @@ impl<A: AppHost, T> Worker<A, T> {
         self.lost_events += lost;
     }
 
-    /// Takes the next request to the outside of the worker. Must be called after [`finish_turn`](Self::finish_turn)
-    /// until it returns `None`.
+    /// Takes the next request of this worker to another component of the process. Must be called after
+    /// [`finish_turn`](Self::finish_turn) until it returns `None`.
     pub fn poll_request(&mut self) -> Option<ExternalRequest> {
         self.requests.pop_front()
     }
@@ -235,7 +235,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.shared.hub.take_batch(is_all)
     }
 
-    /// Handles that the log has durably stored the batch with this number and all earlier ones.
+    /// Records that the log has durably stored the batch with this number and all earlier batches.
     pub fn handle_durable(&mut self, batch: u64) {
         self.shared
             .hub
@@ -279,7 +279,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
         self.is_trimmed = is_due && !self.shared.trim();
         begin_work(&self.limits, &mut self.shared);
-        // Maintenance may have ended leave delays; the resulting leaves and events are sent in the next turn.
+        // The delays of some leave events may have ended during maintenance; these events are sent in the next turn.
         self.is_busy |= is_due && self.shared.hub.has_pending_output();
     }
 

@@ -88,8 +88,8 @@ pub struct Worker<A: AppHost, T = ()> {
     pub(crate) is_busy: bool,
     /// The time of the next maintenance, which frees spare memory and expires history, in monotonic milliseconds.
     pub(crate) maintain_at_ms: u64,
-    /// Whether the last turn ended with maintenance that left nothing to free or expire, so that no further one is
-    /// scheduled.
+    /// Whether the last turn ended with maintenance that left nothing to free or expire. No further
+    /// maintenance is scheduled then.
     pub(crate) is_trimmed: bool,
     apps: PhantomData<A>,
 }
@@ -406,7 +406,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Takes the next command for a transport.
+    /// Removes and returns the next command for a transport.
     #[inline]
     pub fn poll_transport(&mut self) -> Option<TransportCommand> {
         self.commands.pop_front()

@@ -81,10 +81,10 @@ impl<A: AppHost, T> Worker<A, T> {
         id
     }
 
-    /// Handles the driver's number of unsent bytes of a connection. If it is small, the connection's input is resumed
-    /// in the next turn, otherwise after [`handle_sent`](Self::handle_sent).
+    /// Handles the number of unsent bytes that the driver reports for a connection. If the number is small, the
+    /// connection's input is resumed in the next turn, otherwise after [`handle_sent`](Self::handle_sent).
     pub fn handle_unsent(&mut self, id: ConnectionId, unsent: usize) {
-        // Stored before the comparison: the connection compares the stored number when it is
+        // The number is stored before the comparison: the connection compares the stored number when it is
         // resumed. If that number differed from `unsent`, the connection could wait forever.
         self.shared.requests.outboxes.set_unsent(id, unsent);
         if unsent <= ANSWERS_BYTES_HIGH {

@@ -60,7 +60,7 @@ export class Chat extends EventTarget {
   }
 
   /**
-   * Handles that a dialogue is no longer shown. A dialogue that I have neither begun nor accepted
+   * Called when a dialogue is no longer shown. A dialogue that I have neither begun nor accepted
    * is removed.
    */
   close(name) {
@@ -76,7 +76,7 @@ export class Chat extends EventTarget {
     this.#search = search;
     try {
       const { people } = await ask("GET", `people?name=${encodeURIComponent(search)}`);
-      // The list has only the latest invitations, so a search may find others.
+      // The list has only the latest invitations, so a search may find earlier ones.
       for (const { name, dialog } of people) if (dialog === "received") this.#told({ dialog: name, state: dialog });
       if (search === this.#search) this.#set({ people });
     } catch {
@@ -145,5 +145,5 @@ async function getToken() {
   }
 }
 
-/** Whether the session is over. */
+/** Returns whether an error means that the session is over. */
 const isOver = (error) => error instanceof Refused && error.status === 401;

@@ -133,7 +133,7 @@ export class Dialog extends EventTarget {
     this.#typing.publish({}).catch(() => {}); // a lost notice is harmless
   }
 
-  /** Handles that the page shows the dialogue: subscribes to typing notices. */
+  /** Called when the page shows the dialogue; subscribes to typing notices. */
   open() {
     this.#typing = this.#client.newSubscription(channelOf("typing", this.me, this.other));
     this.#typing
@@ -146,7 +146,7 @@ export class Dialog extends EventTarget {
       .subscribe();
   }
 
-  /** Handles that the page no longer shows the dialogue. */
+  /** Called when the page no longer shows the dialogue. */
   close() {
     this.watch(false);
     this.isTyping = false;
@@ -154,7 +154,7 @@ export class Dialog extends EventTarget {
     this.#typing = null;
   }
 
-  /** Handles that the dialogue becomes visible or hidden; visible messages are marked as read. */
+  /** Called when the dialogue becomes visible or hidden; visible messages are marked as read. */
   watch(isWatched) {
     this.#isWatched = isWatched;
     this.#mark();
@@ -168,7 +168,7 @@ export class Dialog extends EventTarget {
 
   // ------------------------------------------------------------------------------------------------ input
 
-  /** Handles that the subscription is established, for the first time or again. */
+  /** Called when the subscription is established, for the first time or again. */
   async #come(recovered) {
     this.#told = { delivered: 0, read: 0 };
     this.#lookWhoIsThere();
@@ -176,8 +176,7 @@ export class Dialog extends EventTarget {
     if (isLoaded && recovered) {
       await null; // the SDK emits missed publications right after this event
     } else {
-      // This is the first time, or more was missed than the server stores: the stored history is
-      // read instead.
+      // This is the first subscription, or more was missed than the server stores, so the stored history is read.
       this.#held ??= [];
       try {
         const { publications } = await this.#subscription.history({ limit: HISTORY_MAX });

@@ -1,4 +1,5 @@
-// Shows a chat: the list on the left, the open dialogue on the right. The address selects the open one: #bob.
+// Shows a chat: the list on the left, the open dialogue on the right. The fragment of the address selects the open
+// dialogue, such as #bob.
 
 import { ask } from "./server.js";
 
@@ -186,7 +187,7 @@ export function show(chat) {
     chat.end();
   });
 
-  // The keyboard: Control and K finds people, arrows go through the list, Escape leaves the dialogue.
+  // Keyboard shortcuts: Control+K finds people, arrow keys move through the list, Escape leaves the dialogue.
   on(document, "keydown", (event) => {
     if (event.key === "k" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();

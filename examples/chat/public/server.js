@@ -7,7 +7,7 @@ export class Refused extends Error {
   }
 }
 
-/** The server's response; fails with `Refused` on an error response, and otherwise if the server can't be reached. */
+/** Returns the server's response. Throws `Refused` on an error response, and another error without a response. */
 export async function ask(method, path, body) {
   const answer = await fetch(`api/${path}`, {
     method,

@@ -1,7 +1,7 @@
 <?php
 
 /*
- * Hoa's shape: {"user":"tester01","command":"111111"} pushes 111111 to tester01.
+ * A message as a back end with Hoa sends it: {"user":"tester01","command":"111111"} pushes 111111 to tester01.
  */
 
 declare(strict_types=1);

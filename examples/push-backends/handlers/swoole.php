@@ -10,8 +10,8 @@ declare(strict_types=1);
 
 require_once __DIR__ . '/../../../sdk/php/veche.php';
 
-// The channel of a user. A connection's `user` is fixed in the handshake, before any message, so a
-// channel represents each of these users.
+// Returns the channel that stands for a user. A connection's own `user` can't be used, because it is
+// fixed in the handshake, before the client sends its user name.
 $channel = static fn (mixed $user): ?string =>
     is_string($user) && preg_match('/^[^\x00-\x1f\x7f]{1,100}$/D', $user) === 1 ? "swoole:$user" : null;
 

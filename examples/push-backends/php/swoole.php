@@ -1,8 +1,8 @@
 <?php
 
 /*
- * Swoole's shape: a WebSocket on the public port, {"command":"update_data","user":"tester01"}; the user gets that
- * frame.
+ * Pushes in the format of Swoole: sends {"command":"update_data","user":"tester01"} over a WebSocket on the public
+ * port. The user receives this frame.
  *
  *     php swoole.php tester01
  */

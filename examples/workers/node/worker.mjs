@@ -14,8 +14,8 @@ function write(head, payload = Buffer.alloc(0)) {
   veche.write(Buffer.concat([prefix, bytes, payload]));
 }
 
-// Each handler takes an event's head and payload, and returns the head and payload of its answer.
-// It may be asynchronous.
+// Each handler takes an event's head and payload, and returns the head and payload of its answer. A
+// handler may be asynchronous.
 const handlers = {
   async open(event) {
     const user = new URLSearchParams(event.request.query ?? '').get('user');

@@ -25,7 +25,7 @@ final class Comment
     public static function of(string|false $comment): self
     {
         $text = (string) preg_replace('/^\h*\* ?/m', '', trim((string) $comment, "/* \n"));
-        // Tags begin at the start of a line; what follows, indented, belongs to them.
+        // A tag begins at the start of a line. The indented lines below it belong to it.
         $parts = preg_split('/^@/m', $text) ?: [''];
         $parameters = $throws = [];
         $returns = '';

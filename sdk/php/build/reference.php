@@ -3,8 +3,8 @@
 declare(strict_types=1);
 
 /*
- * Writes docs/reference/php.md from the comments of the public classes. With --check it only says whether the page is
- * up to date.
+ * Writes docs/reference/php.md from the comments of the public classes. With --check the script only reports whether
+ * the page is up to date.
  */
 
 namespace Veche\Build;

@@ -3,8 +3,8 @@
 declare(strict_types=1);
 
 /*
- * Writes veche.php, the whole SDK in one file for projects without Composer. With --check it only says whether the file
- * is up to date.
+ * Writes veche.php, the whole SDK in one file for projects without Composer. With --check it only reports whether the
+ * file is up to date.
  */
 
 namespace Veche\Build;

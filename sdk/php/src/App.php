@@ -175,9 +175,9 @@ final class App
     }
 
     /**
-     * Registers the handler that accepts or refuses clients of Centrifugo's protocol without a token.
+     * Registers the handler that accepts or refuses clients of Centrifugo's protocol that connect without a token.
      *
-     * @param callable(Event): (Decision|null|void) $handler Returning nothing grants the command as it is.
+     * @param callable(Event): (Decision|null|void) $handler Returning nothing accepts the client.
      */
     public function connect(callable $handler): self
     {

@@ -144,7 +144,7 @@ interface ClientInterface extends Publisher
     /**
      * Makes all tokens of a user invalid that were issued before a time.
      *
-     * @param int|null $issuedBefore By default the time of the call.
+     * @param int|null $issuedBefore In seconds since 1970; by default the time of the call.
      * @throws VecheException
      */
     public function invalidateUserTokens(string $user, ?int $issuedBefore = null, ?int $expireAt = null): void;

@@ -9,8 +9,8 @@ use Veche\Worker\Effects;
 use Veche\Worker\Engine;
 
 /**
- * A WebSocket connection, as a handler sees it. Veche holds the connection, and carries out these calls when the
- * handler returns or waits.
+ * A WebSocket connection, as a handler sees it. Veche holds the connection, and carries out calls of the methods
+ * below when the handler returns or waits.
  */
 final class Connection
 {

@@ -1,5 +1,5 @@
-//! The actions of a cluster as plain data. As with those of other worlds, any part of a list is valid: numbers are taken
-//! modulo what exists, and impossible actions do nothing.
+//! The actions of a cluster as plain data. As in other worlds, any part of a list of actions is valid: numbers are
+//! taken modulo the number of existing things, and impossible actions do nothing.
 
 use fastrand::Rng;
 
@@ -31,9 +31,9 @@ pub(super) enum Action {
     RemoveHistory { node: u8, channel: u8 },
     /// A back end bans a user.
     Ban { node: u8 },
-    /// A node loses its connection for commands or that of a feed, or a feed becomes silent without an error.
+    /// A node loses its connection for commands or the connection of a feed, or a feed becomes silent without an error.
     Lose { node: u8, salt: u32 },
-    /// A node loses its connections to the store, and can't connect.
+    /// A node loses its connections to the store, and can't open new ones.
     CutOff { node: u8 },
     /// A node can reach the store again.
     Heal { node: u8 },
@@ -55,7 +55,7 @@ pub(super) enum Action {
     Flush,
     /// The store drops the publications of a channel, or its position if `is_position`.
     Evict { channel: u8, is_position: bool },
-    /// The store refuses commands from now on, or executes them again.
+    /// From now on, the store refuses commands if `is_refusing`, and otherwise executes them.
     Refuse { is_refusing: bool },
     /// All faults end, and all messages in flight arrive.
     Settle,

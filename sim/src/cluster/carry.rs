@@ -10,7 +10,7 @@ use super::world::World;
 use crate::Failure;
 use crate::failure::{PromiseResult, promise};
 
-/// The number of kinds of moves of a port, and of a node.
+/// The number of kinds of moves on a port. It is the same for a worker's port and for a node's own port.
 const MOVES: u8 = 6;
 
 /// The maximum number of moves after which a cluster that does not come to rest counts as failed.
@@ -245,7 +245,7 @@ impl World {
         let worker = random.usize(..self.nodes[node].workers());
         match random.u8(..6) {
             0..=1 => {
-                // The server executes some of the orders, whose answers are lost.
+                // The server executes some of the orders before the link is lost with their answers.
                 let count = self.nodes[node].port(worker).link.orders.len();
                 for _ in 0..random.usize(..=count) {
                     if self.serve(node, worker, random).is_err() {

@@ -1,11 +1,11 @@
-//! Subscribers and back ends, with the state that the world knows of them.
+//! Subscribers and back ends, with the state that the world records of them.
 
 use veche_hub::ConnectionId;
 
 use super::channels::CHANNELS;
 use super::ledger::Chain;
 
-/// The place of a session: its node, its worker, and its id there.
+/// The place of a session: its node, its worker, and its id on that worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SessionLocation {
     pub(super) node: usize,
@@ -31,7 +31,8 @@ pub(super) struct ClusterSubscription {
     /// Whether the store has lost writes while the client was not subscribed. If no node used the
     /// channel then, no node can know that the client's position is invalid.
     pub(super) is_doubtful: bool,
-    /// Whether the client has to subscribe again, because its state is insufficient.
+    /// Whether the subscription ended because publications are missing, so that the client has to
+    /// subscribe again.
     pub(super) is_lost: bool,
     /// The client has sent an unsubscribe command, which is not answered yet.
     pub(super) is_leaving: bool,
@@ -41,7 +42,8 @@ pub(super) struct ClusterSubscription {
 pub(super) enum State {
     #[default]
     Off,
-    /// The subscription was requested. The values are its ticket, and whether it recovers.
+    /// The subscription was requested. The values are the request's ticket, and whether the
+    /// subscription recovers.
     Waiting(u32, bool),
     Live,
 }
@@ -56,7 +58,7 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    /// Returns whether the client with this number requested it.
+    /// Returns whether the client with this number made the request.
     pub(super) fn is_of(self, number: usize) -> bool {
         match self {
             Self::Subscribe { client, .. } | Self::Unsubscribe { client, .. } => client == number,

@@ -33,7 +33,8 @@ pub(super) struct NodeControl {
     pub(super) bans: BTreeSet<u32>,
     /// Bans that were in the control stream when the connection began: the node may not serve without them.
     pub(super) due: BTreeSet<u32>,
-    /// Answers to bans by this node: the number of the ban, and the nodes that the answer covers.
+    /// The answers to this node's bans: the number of the ban, and the nodes that the answer
+    /// covers.
     pub(super) answers: Vec<(u32, AnswerCoverage)>,
     /// Random numbers for the epochs of the control stream that this node begins.
     random: Rng,
@@ -129,7 +130,7 @@ impl NodeControl {
         self.items.clear();
     }
 
-    /// Has the server execute the next order. Returns the message that the server publishes for it, if any.
+    /// Makes the server execute the next order. Returns the message that the server publishes for the order, if any.
     pub(super) fn serve(&mut self, server: &mut Server, now_ms: u64) -> Option<ControlMessage> {
         let order = self.link.orders.pop_front()?;
         let (id, state) = (self.id(), &mut server.state);

@@ -1,4 +1,4 @@
-//! The truth about channels: each publication as the store has stored it, with its predecessor.
+//! The actual content of channels: each publication as the store has stored it, with its predecessor.
 //!
 //! After a rollback the store assigns offsets again, so a position does not identify a publication. The ledger assigns
 //! a serial number to each stored publication, and a [`Chain`] follows a subscriber by these numbers.

@@ -39,7 +39,7 @@ impl<O, E> Link<O, E> {
     }
 }
 
-/// The port of a home.
+/// A simulated port, by which a home uses the store.
 #[derive(Debug, Default)]
 pub(super) struct SimulatedPort {
     pub(super) link: Link<Order, Event>,
@@ -51,7 +51,7 @@ pub(super) struct SimulatedPort {
 }
 
 impl SimulatedPort {
-    /// Queues the orders of a home. Commands are dropped while the home knows of no open connection.
+    /// Queues the orders of a home. Commands are dropped until the home was notified of the connection.
     pub(super) fn take(&mut self, orders: &mut Vec<Order>) {
         for order in orders.drain(..) {
             match order {

@@ -1,11 +1,10 @@
-//! Clusters: two to ten nodes, each with its real hubs and its real part in the cluster, on a model of the store that
-//! they share.
+//! Clusters of two to ten nodes that share a model of the store. The hubs and the cluster code of the nodes are real.
 //!
-//! The model behaves like the engine on Redis, including its faults: acknowledged writes are lost; the server is
-//! promoted, restarted, emptied, evicts data, refuses commands and stalls; connections are cut; answers and feed are
-//! late and not ordered relative to each other. Subscribers move between nodes and recover; back ends publish and
-//! repeat publications. As in other worlds, a seed determines everything, and a failure is reported with a minimal list
-//! of actions.
+//! The model behaves like the engine on Redis, including its faults: acknowledged writes are lost; a replica is
+//! promoted; the server is restarted, is emptied, evicts data, refuses commands and stalls; connections are cut;
+//! answers and items of the feed are late, and their relative order is not kept. Subscribers move between nodes and
+//! recover; back ends publish and repeat publications. As in other worlds, a seed determines everything, and a failure
+//! is reported with a minimal list of actions.
 
 mod action;
 mod carry;

@@ -1,7 +1,7 @@
 //! A node: its workers, each with its engine and port, and its part in the cluster.
 //!
-//! The workers are the shipped ones, on the simulator's driver. Clients are connected to them and receive their output at
-//! once; only messages between workers and those of the engine may be late.
+//! The workers are those of the real server, on the simulator's driver. Clients are connected to them and receive their
+//! output at once; only messages between workers and messages of the engine may be late.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -33,8 +33,8 @@ const WALL_MS: u64 = 1_800_000_000_000;
 /// Bytes that a transport accepts: clients always read.
 const ROOM_BYTES: usize = 1 << 30;
 
-/// Maximum number of turns without a pause. A worker that needs more counts as one that never comes
-/// to rest.
+/// Maximum number of turns without a pause. A worker that needs more turns is considered never to
+/// come to rest.
 const TURNS_MAX: usize = 10_000;
 
 /// A worker, with the port of its engine and its clients.
@@ -180,7 +180,7 @@ impl SimulatedNode {
         let now = clock(self.now_ms);
         let one = &mut self.workers[worker];
         one.sessions.remove(&session);
-        // The client has not received the effects that were sent last.
+        // The connection was reset, so the client has not received the last effects.
         one.effects.retain(|(to, _)| *to != Some(session));
         let mut outputs = Vec::new();
         let reset = TransportInput::Reset;
@@ -212,8 +212,8 @@ impl SimulatedNode {
         driven.arrive(session, bytes, clock(self.now_ms), outputs);
     }
 
-    /// Publishes the payload of a number as the back end. An outcome that is known at once is recorded
-    /// as a reply. Returns whether the hub accepted the publication.
+    /// As the back end, publishes the payload of a number. An outcome that is known at once is recorded as a reply.
+    /// Returns whether the hub accepted the publication.
     pub(super) fn publish(
         &mut self,
         worker: usize,
@@ -237,8 +237,7 @@ impl SimulatedNode {
         outcome.is_ok()
     }
 
-    /// Removes the history of a channel as the back end. An outcome that is known at once is recorded as a
-    /// reply.
+    /// As the back end, removes the history of a channel. An outcome that is known at once is recorded as a reply.
     pub(super) fn remove_history(
         &mut self,
         worker: usize,

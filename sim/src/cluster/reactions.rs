@@ -1,4 +1,4 @@
-//! Passes to clients and back ends what they receive, and checks the promises about it.
+//! Passes the nodes' output to clients and back ends, and checks the promises about that output.
 
 use veche_hub::{HubReply, Position, RECOVERED_MAX, Ticket};
 
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// Handles that a subscription has ended because publications are missing.
+    /// Handles the end of a subscription that has missed publications.
     fn lost(&mut self, client: usize, channel: usize) -> PromiseResult {
         let subscription = &mut self.clients[client].subscriptions[channel];
         promise!(
@@ -255,8 +255,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks a loss that a subscriber was notified of. In a world without losses, there must be
-    /// none if the store still has all publications after the subscriber's position.
+    /// Checks a loss that a subscriber was notified of. In a world without losses, such a notice is
+    /// an error if the store still has all publications after the subscriber's position.
     fn check_gap(&mut self, client: usize, channel: usize) -> PromiseResult {
         let subscription = &self.clients[client].subscriptions[channel];
         let Some(position) = subscription.chain.as_ref().map(|chain| chain.position) else {

@@ -19,7 +19,7 @@ pub const ACTIONS: usize = 600;
 pub struct Summary {
     /// A hash of everything observed during the run.
     pub hash: u64,
-    /// The events that occurred.
+    /// How often each kind of event occurred.
     pub coverage: Coverage,
 }
 

@@ -45,7 +45,7 @@ impl World {
             self.pass_second(random)?;
         }
         self.check_rest()?;
-        // Publishes to each channel, because its feed has to deliver again.
+        // Publishes to each channel, to check that the feeds deliver after the repair.
         for channel in 0..CHANNELS.len() {
             let node = random.usize(..self.nodes.len());
             self.publish(node, channel, true);
@@ -157,7 +157,7 @@ impl World {
         self.check_bans()
     }
 
-    /// Checks that all subscribers and homes are at the positions of the store.
+    /// Checks that the positions of all subscribers and homes equal those of the store.
     fn check_subscribers(&mut self) -> PromiseResult {
         for (channel, name) in CHANNELS.iter().enumerate() {
             let top = self.server().top(name);

@@ -20,7 +20,7 @@ use super::session::number_in_payload;
 use crate::Failure;
 use crate::failure::promise;
 
-/// The most entries that the control stream stores.
+/// The maximum number of entries that the control stream stores.
 const CONTROL_SIZE: usize = 10_000;
 
 /// What a worker's engine port knew about the store's server when the port last connected.
@@ -41,7 +41,7 @@ pub(super) struct Server {
     pub(super) is_refusing: bool,
 }
 
-/// The number of a publication with an idempotency key, and its position.
+/// The number and the position of the first publication with an idempotency key.
 type FirstPublication = (u64, Option<Position>);
 
 /// Everything that a server stores.
@@ -108,8 +108,8 @@ impl Server {
         self.state.identity == Some(self.replication)
     }
 
-    /// Compares this server with what the store's data and a worker's engine port (`known`) say about it, and
-    /// records its identity.
+    /// Compares this server with the identity in its data and with the state that a worker's engine port has recorded
+    /// (`known`). Records the server's identity in the data.
     pub(super) fn verify(&mut self, known: &mut Option<Known>) -> Found {
         let state = &mut self.state;
         if state.identity != Some(self.replication) {

@@ -242,8 +242,8 @@ impl World {
         }
     }
 
-    /// Replaces the current server by another one. With `split` it is a replica of the old server, to which some
-    /// connections still lead.
+    /// Replaces the current server by a new one. With `split` the new server is a replica of the
+    /// old one, and some connections remain with the old server.
     fn replace(&mut self, state: Stored, split: Option<&mut Rng>) {
         self.end_old_servers();
         let before = self.server().replication;
@@ -395,7 +395,8 @@ impl World {
         }
     }
 
-    /// Repeats the publications that have an idempotency key and an unknown outcome.
+    /// Publishes a second time the publications that have an idempotency key and an unknown
+    /// outcome.
     pub(super) fn retry(&mut self, node: usize) {
         for publication in 0..self.publications.len() {
             let one = self.publications[publication];

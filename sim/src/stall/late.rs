@@ -39,7 +39,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns channels of a home whose subscribers can all be moved.
+    /// Returns channels with this home, all of whose subscribers can be moved.
     fn movable(&self, home: usize, random: &mut Rng) -> Vec<usize> {
         let has_receivers = |channel: usize| {
             let mut listeners = self.peers.listeners.iter();

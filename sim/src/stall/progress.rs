@@ -27,7 +27,7 @@ impl World {
         let mut homes = BTreeSet::new();
         for (channel, one) in CHANNELS.iter().enumerate() {
             let kind = one.kind;
-            // Only newer states are accepted.
+            // Channels of states are left out: they accept only publications with a newer version.
             if !kind.takes_any() || kind == Kind::State || !concerned.is_free(channel, still) {
                 continue;
             }

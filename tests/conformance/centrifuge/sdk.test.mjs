@@ -167,7 +167,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
         assert.equal(publication.offset, 1);
         assert.deepEqual([publication.info.user, publication.info.client], ['ann', context.client]);
       }
-      // A publication of the back end arrives too.
+      // The client receives a publication of the back end.
       const told = next(hears, 'publication');
       await server.publish(channel, ['from', 'behind']);
       const publication = await told;
@@ -216,8 +216,8 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
         await server.publish(channel, 5);
         await until('all of them', () => heard.length === 5);
         assert.deepEqual(heard, [1, 2, 3, 4, 5]);
-        // The server subscribes the client to the user's personal channel, which is recovered as
-        // well.
+        // The client recovers the missed publication of the user's personal channel, to which the
+        // server subscribes it.
         assert.deepEqual(own, [['#eve', ['yours']]]);
         // More publications are missed than the history keeps.
         const gap = next(client, 'connecting');
@@ -253,7 +253,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
           [subscription.deltaStats().numFullPayloads, subscription.deltaStats().numDeltaPayloads],
           [1, 3],
         );
-        // A recovery is one whole publication and deltas, followed by deltas.
+        // A recovery consists of one full publication and deltas. Later publications are deltas too.
         const gone = next(client, 'connecting');
         way.cut();
         await gone;

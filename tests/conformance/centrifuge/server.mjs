@@ -134,7 +134,7 @@ export function next(emitter, event, ms = 10_000) {
   });
 }
 
-// Waits until the condition holds.
+// Waits until `is` returns true; throws an error on a timeout.
 export async function until(what, is, ms = 10_000) {
   const end = Date.now() + ms;
   while (!(await is())) {

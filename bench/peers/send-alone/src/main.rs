@@ -1,5 +1,5 @@
-//! The yardstick of the push and fan-out scenarios: a server that reads lines and makes one `send`
-//! for each delivery. It knows no users, channels or JSON, and it neither queues nor coalesces.
+//! The reference for the push and fan-out scenarios: a server that reads lines and makes one `send`
+//! for each delivery. It has no users, channels or JSON, and it neither queues nor coalesces.
 //!
 //! `veche-bench-send-alone ADDRESS PUBLISH`: receivers connect to ADDRESS with a request target
 //! that ends in their number; publishers write lines to PUBLISH. `NUMBER MESSAGE` goes to one

@@ -57,8 +57,8 @@ struct Loader {
 }
 
 impl ArchiveDatabase {
-    /// Reads everything without writing. With `renewal`, publications may be missing at the end, so all streams get new
-    /// epochs.
+    /// Reads everything without writing. With `renewal`, publications may be missing at the end of streams, so all
+    /// streams get new epochs.
     pub(crate) fn load(&self, renewal: Option<(RenewalCause, Renewal)>) -> Result<Contents, Error> {
         let mut reader = Loader {
             renewal,
@@ -245,7 +245,7 @@ impl Loader {
     }
 }
 
-/// A row that has changed since it was written.
+/// The error of a row whose content is not what the archive has written.
 struct Damaged;
 
 impl From<FromSqlError> for Damaged {

@@ -217,8 +217,8 @@ pub(crate) fn published(
     }
 }
 
-/// Returns batch `number` of a worker. It depends only on the arguments, and contains a publication
-/// whose offset is the batch's number.
+/// Returns batch `number` of a worker. The batch depends only on the arguments, and contains a
+/// publication whose offset is the batch's number.
 pub(crate) fn batch(worker: u32, number: u64, before: &Model) -> Vec<ArchiveRecord> {
     let mut random = fastrand::Rng::with_seed(u64::from(worker) << 32 | number);
     let mut model = before.clone();

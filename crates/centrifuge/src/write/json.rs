@@ -72,8 +72,9 @@ fn base64(out: &mut Vec<u8>, quote: &[u8], bytes: &[u8]) {
     out.extend_from_slice(quote);
 }
 
-/// Appends a value without line breaks, which separate messages here and are insignificant between tokens. (Within
-/// strings they are escaped.) Server-sent events also break at `\r`.
+/// Appends a JSON value without its line breaks, because a line break separates messages. Outside of strings, line
+/// breaks are insignificant; within strings they are escaped. `\r` is removed too, because it ends a line of
+/// server-sent events.
 fn value(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
     while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
@@ -88,7 +89,8 @@ fn string(out: impl io::Write, text: &str) {
     serde_json::to_writer(out, text).expect("text to memory");
 }
 
-/// Writes a JSON string within another one: only its quotes and backslashes have to be escaped again.
+/// Writes a JSON string within another JSON string: only the quotes and backslashes of the inner string have to be
+/// escaped again.
 struct Quoted<'o>(&'o mut Vec<u8>);
 
 impl io::Write for Quoted<'_> {

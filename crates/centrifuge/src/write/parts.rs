@@ -89,7 +89,7 @@ impl ReplyWriter {
 }
 
 impl Encoding {
-    /// Returns the length of an element if the encoding needs it before the first one is written; otherwise 0.
+    /// Returns the length of an element if the encoding needs it before the first element is written; otherwise 0.
     #[must_use]
     pub fn element_bytes(self, element: &Element<'_>) -> usize {
         match self {

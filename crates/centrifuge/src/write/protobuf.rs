@@ -1,5 +1,5 @@
-//! Protobuf encoding. A message follows its length, so its size is computed first from the same list of fields, which
-//! costs a few additions per field and no buffer.
+//! Protobuf encoding. The length of a message precedes it, so the length is computed first, from
+//! the same list of fields. This costs a few additions per field and no buffer.
 
 use super::fields::{Fields, Message};
 use crate::{DeltaKind, PublicationData};

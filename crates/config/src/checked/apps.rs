@@ -50,7 +50,7 @@ impl CheckedApps {
         names.any(|other| other == name)
     }
 
-    /// Returns all apps, if none had a problem.
+    /// Returns all apps. May be called only if no app had a problem.
     pub(super) fn into_list(self) -> Vec<AppConfig> {
         let apps = self.list.into_iter();
         apps.map(|checked| checked.app.expect("a problem otherwise"))
@@ -143,7 +143,8 @@ impl Checker<'_> {
         Some(path)
     }
 
-    /// Returns the folder of the files that an app may serve; `None` if it has errors.
+    /// Returns the folder of the files that an app may serve: `Some(None)` if none is set, `None`
+    /// if the setting is invalid.
     pub(super) fn files_of_app(&mut self, table: &RawTable) -> Option<Option<PathBuf>> {
         let Some(folder) = text(table, "files") else {
             return table.is_sound("files").then_some(None);

@@ -14,14 +14,14 @@ use crate::types::{NamespaceConfig, RouteConfig, RouteHandler};
 use crate::value::DirectiveValue;
 
 impl Checker<'_> {
-    /// Reads the section; `None` if no hook is set or it has a problem.
+    /// Reads `[hooks]`; `None` if no hook is set or the section has a problem.
     pub(super) fn hooks<'t>(
         &mut self,
         table: &RawTable,
         namespaces: impl Iterator<Item = (&'t RawTable, &'t Option<NamespaceConfig>)>,
         routes: &[Option<RouteConfig>],
     ) -> Option<HooksConfig> {
-        // A route with a problem counts as one with an app, since an app may be what was meant.
+        // A route with a problem counts as a route with an app: the problem may concern its app.
         let mut all = routes.iter().map(Option::as_ref);
         let has_app = all.any(|route| route.is_none_or(is_decided_by_app));
         self.channel_hooks(table, namespaces, has_app, routes);
@@ -29,7 +29,7 @@ impl Checker<'_> {
         let given: Vec<HookKind> = kinds.filter(|kind| table.has(kind.name())).collect();
         let of_routes = urls_of_routes(routes);
         if given.is_empty() && of_routes.is_empty() {
-            // An application also receives the headers of clients' requests.
+            // An application receives the headers of clients' requests even if no hook has a URL.
             let meant: &[&str] = match has_app {
                 true => &["headers", "client_headers"],
                 false => &[],

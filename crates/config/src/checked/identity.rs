@@ -1,5 +1,5 @@
-//! Checks `[jwt]`, `[subscription_jwt]` and `[identity_hook]`: readable keys of one kind, valid URLs, and the routes
-//! that need them.
+//! Checks `[jwt]`, `[subscription_jwt]` and `[identity_hook]`: keys are readable and of one kind,
+//! URLs are valid, and routes with tokens have keys.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +25,8 @@ const SOURCES: [&str; 4] = ["secret_file", "secret_env", "key_file", "jwks"];
 const PREVIOUS: [&str; 2] = ["previous_secret_file", "previous_secret_env"];
 
 impl Checker<'_> {
-    /// Reads `[jwt]` or `[subscription_jwt]`; `None` if it has no keys or a problem.
+    /// Reads `[jwt]` or `[subscription_jwt]`. Returns `None` if the section has no keys or is
+    /// invalid.
     pub(super) fn jwt(&mut self, table: &RawTable) -> Option<JwtConfig> {
         let given: Vec<&str> = SOURCES.into_iter().filter(|name| table.has(name)).collect();
         let name = match given.as_slice() {

@@ -13,7 +13,7 @@ use crate::raw::RawTable;
 use crate::types::{CertificateOrigin, ListenerConfig, ListenerRole};
 use crate::value::DirectiveValue;
 
-/// A risk of a listener on another address than loopback.
+/// A risk of a listener on an address other than loopback.
 #[derive(Clone, Copy)]
 struct ListenerRisk {
     is_plain: bool,
@@ -40,7 +40,8 @@ pub(super) struct CheckedListener {
 pub(super) enum Exposure {
     /// No other host can read the data: the listener uses TLS, or only this machine can connect.
     Protected,
-    /// Hosts between this machine and a proxy can read the data. The proxy may terminate TLS.
+    /// Only hosts between this machine and the trusted proxies can read the data, if the proxies
+    /// terminate TLS.
     Proxied,
     /// Every host on the path between client and server can read the data.
     Open,
@@ -149,7 +150,8 @@ impl Checker<'_> {
         } else if !listed.is_empty() {
             Hosts::Listed(listed)
         } else if address?.ip().to_canonical().is_loopback() && !proxy_protocol {
-            // Web pages can't make a browser send a PROXY protocol header.
+            // With `proxy_protocol` any `Host` is accepted, because web pages can't make a browser
+            // send a PROXY header.
             Hosts::Loopback
         } else {
             Hosts::Any
@@ -214,7 +216,8 @@ impl Checker<'_> {
         Some(name)
     }
 
-    /// Warns of a listener on another address than loopback, by its role.
+    /// Warns of the risks of a listener on an address other than loopback. The risks depend on its
+    /// role.
     fn exposed(
         &mut self,
         table: &RawTable,

@@ -22,8 +22,8 @@ use crate::types::{
 };
 use crate::value::DirectiveValue;
 
-/// The requests that a route claims. Recorded for routes with other problems too, so that conflicts are reported at
-/// once.
+/// The requests that a route claims. A route that has a problem is recorded too, so that its conflicts with other
+/// routes are reported in the same run.
 struct RouteClaim {
     index: usize,
     path: RoutePath,
@@ -484,7 +484,7 @@ impl Checker<'_> {
 
     fn collisions(&mut self, table: &RawTable, claim: &RouteClaim, before: &[RouteClaim]) {
         for other in before {
-            // The same name refers to the same listeners, even if they are not known yet.
+            // Two routes with the same `listen` share listeners, even if it names no valid listener.
             let shares_listener = claim.listen == other.listen
                 || claim
                     .listeners

@@ -22,7 +22,7 @@ pub(super) struct ServedFolder {
 struct ReferencedFile<'c> {
     path: PathBuf,
     what: &'c str,
-    /// Whether this is a folder in which files are created. A served folder may not be inside it either.
+    /// Whether this is a folder in which files are created. A served folder must not be inside such a folder either.
     is_folder: bool,
 }
 

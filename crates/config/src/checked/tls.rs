@@ -26,7 +26,7 @@ impl Checker<'_> {
         };
         let mut certificates = Vec::new();
         for (index, source) in sources.iter().enumerate() {
-            // A single table has no items; its own position is used.
+            // If `tls` is a single table instead of a list, problems are reported at its position.
             let at = match table.items("tls") {
                 0 => table.value_at("tls"),
                 _ => table.item_at("tls", index),

@@ -1,4 +1,4 @@
-//! Settings of routes about their answers: encodings of files, and headers.
+//! Tests the settings of routes for responses: encodings of files, and headers.
 
 use veche_frontends::route::RouteHeaders;
 use veche_frontends::static_files::ContentCoding;
@@ -41,7 +41,7 @@ fn what_files_are_sent_with() {
     assert_eq!(sub.headers, headers(&[("Content-Security-Policy", policy)]));
     assert_eq!(plain.headers, headers(&[]));
 
-    // The printed configuration has the same values; none of them is masked.
+    // The printed configuration has the configured values; none of them is masked.
     let printed = config.effective.to_string();
     for line in [
         "precompressed = [\"gzip\", \"br\"]",

@@ -1,4 +1,4 @@
-//! Settings that the nodes of a cluster have to share.
+//! Tests settings that the nodes of a cluster have to share.
 
 use super::{LISTEN, good};
 

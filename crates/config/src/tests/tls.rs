@@ -4,7 +4,7 @@ use super::bad::says;
 use super::{checked, good};
 use crate::{CertificateOrigin, ClientCertificates, IdentitySource, ListenerTls, PairFiles};
 
-/// A listener with TLS and these lines.
+/// Returns a `[[listen]]` section with an address and these lines.
 fn listener(lines: &str) -> String {
     format!("[[listen]]\naddress = \"0.0.0.0:443\"\n{lines}\n")
 }
@@ -243,8 +243,8 @@ fn certificates_that_are_ordered() {
     };
     assert_ne!(one.file, other.file);
 
-    // Without an `[acme]` section the authority is Let's Encrypt. A listener that it can't connect
-    // to causes a warning.
+    // Without an `[acme]` section the authority is Let's Encrypt. A listener to which the authority
+    // can't connect causes a warning.
     let config = good(
         "[[listen]]\naddress = \"0.0.0.0:8443\"\nallow = [\"10.0.0.0/8\"]\ntls = { acme = [\"a.example\"] }",
     );

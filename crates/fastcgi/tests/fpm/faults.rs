@@ -1,4 +1,4 @@
-//! Servers that are unreachable or do not speak FastCGI.
+//! Tests with servers that are unreachable or do not speak FastCGI.
 
 use std::io;
 use std::time::Duration;

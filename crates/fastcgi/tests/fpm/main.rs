@@ -1,4 +1,5 @@
-//! Tests of the client against Debian's php-fpm with two processes, and against misbehaving servers.
+//! Tests of the FastCGI client against Debian's php-fpm with two processes, and against misbehaving
+//! servers.
 
 mod faults;
 mod pool;

@@ -73,7 +73,8 @@ async fn parameters_that_fill_records_arrive() {
         .params([])
         .expect("short ones");
     params.push("X_DO", b"server").expect("a short one");
-    // Together 260 KB: without splitting, pairs in the middle would straddle records.
+    // The pairs take 260 KB in total, which is more than a record can contain, so they are sent in
+    // several records.
     let lengths = [40_000, 40_000, 65_500, 127, 128, 50_000, 65_516];
     for (number, length) in lengths.into_iter().enumerate() {
         params

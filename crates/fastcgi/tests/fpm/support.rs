@@ -41,7 +41,7 @@ switch ($_SERVER['X_DO'] ?? '') {
 }
 "#;
 
-/// Responds before it reads the body.
+/// A script that responds before it reads the body of the request.
 const EAGER: &str =
     "<?php echo str_repeat('y', 4 << 20); flush(); echo strlen(file_get_contents('php://input'));";
 

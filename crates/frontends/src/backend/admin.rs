@@ -22,7 +22,7 @@ use crate::http::{api_error, wrong_key};
 
 pub use crate::context::admin_view::AdminView;
 
-/// Applies the filters in the body of a call to a view. The body may be empty; only the view of the log has a filter,
+/// Applies to a view the filters in the body of a call. The body may be empty; only the view of the log has a filter,
 /// `after`.
 pub(crate) fn filter_channels(look: AdminView, body: &[u8]) -> Result<AdminView, BadCommand> {
     if !matches!(look, AdminView::Log { .. }) || body.iter().all(u8::is_ascii_whitespace) {

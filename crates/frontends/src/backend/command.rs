@@ -119,11 +119,11 @@ fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(
 pub enum PublishTarget<'a> {
     /// Every connection of one user.
     User(JsonText<'a>),
-    /// Every connection of several users.
+    /// Every connection of any of these users.
     Users(Vec<JsonText<'a>>),
     /// Every subscriber of a channel.
     Channel(JsonText<'a>),
-    /// Every subscriber of several channels.
+    /// Every subscriber of any of these channels.
     Channels(Vec<JsonText<'a>>),
 }
 
@@ -136,8 +136,8 @@ impl PublishTarget<'_> {
         }
     }
 
-    /// Returns the log message for a publication to users that reached no connection; `None` for channels, which often
-    /// have no subscribers.
+    /// Returns the log message for a publication that reached no connection of its users; `None` for channels, which
+    /// often have no subscribers.
     pub(crate) fn absence(&self) -> Option<&'static str> {
         match self {
             Self::User(_) => Some("the user has no connection"),

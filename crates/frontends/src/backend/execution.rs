@@ -1,6 +1,6 @@
 //! Execution of back end commands: publications are passed to the hub, and answers are assembled in order.
 //!
-//! Shared by push lines, the HTTP API and its WebSocket, which differ only in framing and are not distinguished here.
+//! Push lines, the HTTP API and its WebSocket share this code. They differ only in framing, which other modules handle.
 
 mod decision_log;
 mod exchange;
@@ -270,7 +270,7 @@ impl Backend {
         };
         let progress = self.send_user_command(closing, session, shared)?;
         if let Some((content, last)) = unwritten.zip(self.exchanges.back_mut()) {
-            // The ban could not be stored on disk. The user is disconnected anyway, and the answer has that error.
+            // The ban could not be stored on disk. The user is disconnected nevertheless, but the answer is the error.
             last.content = content;
         }
         Ok(progress)
@@ -455,12 +455,12 @@ impl Backend {
         self.unwritten = Some((kind, frame));
     }
 
-    /// Takes the stored frame.
+    /// Removes and returns the stored frame.
     pub fn take_unwritten(&mut self) -> Option<(MessageKind, Vec<u8>)> {
         self.unwritten.take()
     }
 
-    /// Handles the answer of a home worker to the ticket of one of these exchanges.
+    /// Handles the answer of a home worker to an exchange, which `ticket` identifies.
     pub fn answered(&mut self, Ticket(ticket): Ticket, answer: HubReply) {
         let (number, target) = (
             ticket >> TARGET_BITS,
@@ -496,7 +496,7 @@ impl Backend {
                 if let ExchangeState::Disconnected(all) = &mut exchange.content {
                     *all = connections;
                 }
-                // Acknowledgements that arrived before their expected number are already subtracted.
+                // Acknowledgements that arrived before this reply are already subtracted.
                 exchange.open = exchange.open.wrapping_sub(UNCOUNTED).wrapping_add(open);
                 return;
             }
@@ -537,7 +537,7 @@ impl Backend {
         self.complete == self.exchanges.len()
     }
 
-    /// Takes all replies once they are complete.
+    /// Removes and returns all exchanges once all are answered; `None` before.
     pub(crate) fn take_answers(&mut self) -> Option<VecDeque<Exchange>> {
         if !self.is_answered() {
             return None;
@@ -547,8 +547,8 @@ impl Backend {
         Some(std::mem::take(&mut self.exchanges))
     }
 
-    /// Adds an exchange whose answer is written after those before it, once `open` answers of home workers have
-    /// arrived.
+    /// Adds an exchange that waits for `open` answers of home workers. Its answer is written after those of all earlier
+    /// exchanges.
     fn begin_exchange(&mut self, id: Option<&str>, open: u32, content: ExchangeState) {
         self.exchanges.push_back(Exchange {
             id: id.map(Into::into),

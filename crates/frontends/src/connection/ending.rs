@@ -77,7 +77,7 @@ impl Connection {
         self.settle_deadline(id, shared);
     }
 
-    /// Closes a session whose client reads too slowly, so that its outbox exceeds its limit.
+    /// Closes a session whose outbox exceeds the limit because the client reads too slowly.
     pub fn handle_overflow(&mut self, id: ConnectionId, shared: &mut Context) {
         shared.stats.slow_consumers.add(1);
         self.record_slow_consumer(id, "closed with", shared);
@@ -144,7 +144,8 @@ impl Connection {
             // An event stream would never end by itself; its client reconnects.
             Stage::Http(http) if http.is_endless() => self.end(id, shared),
             Stage::Http(_) | Stage::Ending => {}
-            // Commands already received from a back end are executed and answered first.
+            // Commands already received from a back end are executed and answered before the
+            // connection ends.
             Stage::Lines(_) => {
                 self.is_draining = true;
                 self.finish_if_due(id, shared);
@@ -185,8 +186,8 @@ impl Connection {
         shared.requests.outboxes.finish(id, TransportEnd::Shutdown);
     }
 
-    /// Handles that the transport has sent all output. A connection that is ending now waits for the peer's FIN, at
-    /// most for the close timeout; while bytes were unsent, only `write_timeout` applied.
+    /// Called when the transport has sent all output. From then on, an ending connection waits for the peer's FIN, at
+    /// most for the close timeout. While bytes are unsent, only `write_timeout` applies.
     pub fn handle_all_sent(&mut self, shared: &Context) {
         if matches!(self.stage, Stage::Ending) {
             self.begin_close_timeout(shared);

@@ -73,7 +73,8 @@ impl Connection {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
         };
-        // If input also waits for the client to read, it is resumed when the output is sent, not here.
+        // If input waits for the client to read as well, it is resumed once the output is sent
+        // instead of here.
         if !socket.app_ready() {
             return;
         }

@@ -94,7 +94,7 @@ pub enum Hosts {
     #[default]
     Any,
     /// Only `localhost`, its subdomains and loopback addresses. A listener on loopback serves programs of this
-    /// machine; another name indicates a page whose domain was resolved to this address (DNS rebinding).
+    /// machine; another name indicates a page whose domain was resolved to loopback (DNS rebinding).
     Loopback,
     /// Only these names, in lower case; a leading `*.` stands for one or more labels.
     Listed(Vec<String>),

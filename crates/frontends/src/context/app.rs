@@ -35,8 +35,8 @@ pub enum MaybeDeferred<T> {
 pub enum HandshakeDecision {
     /// The WebSocket is opened.
     Accept {
-        /// The user; `None` keeps that of the route's identity. Has to be a [valid
-        /// user](crate::context::identity::is_valid_user).
+        /// The user; `None` keeps the user that the route's identity determined. Has to be a
+        /// [valid user](crate::context::identity::is_valid_user).
         user: Option<String>,
         /// The subprotocol of the 101 response, one of those that the client offered.
         protocol: Option<String>,

@@ -1,9 +1,8 @@
 //! The trait by which connections call the applications of their worker.
 //!
 //! The trait does not depend on how applications run, so tests implement it with a few lines of
-//! Rust. During a call an application acts through the context: it sends messages to outboxes
-//! and publications to the hub, and adds disconnects to the requests. No method calls back into a
-//! connection.
+//! Rust. During a call an application acts through the context: it sends messages to outboxes,
+//! sends publications to the hub, and requests disconnects. No method calls back into a connection.
 
 use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
@@ -41,8 +40,8 @@ pub trait Apps: std::any::Any {
     /// Returns whether this application decides on handshakes; if not, `handshake` is never called for it.
     fn has_handshake(&self, app: AppId) -> bool;
 
-    /// Decides on a handshake that has passed the checks of the protocol, the route's origins and its identity; the
-    /// 101 is not written yet. If no decision comes within the handshake timeout, the connection ends with a 503 response.
+    /// Decides on a handshake that has passed the checks of its protocol, origin and identity, before the 101 response
+    /// is written. If no decision comes within the handshake timeout, the connection ends with a 503 response.
     fn handshake(
         &mut self,
         app: AppId,
@@ -51,8 +50,8 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> MaybeDeferred<HandshakeDecision>;
 
-    /// Handles an open session: the 101 is written, so output of the application follows it, and the user's personal
-    /// channel is subscribed.
+    /// Handles an open session. The 101 response is written, so output of the application follows it, and the session
+    /// is subscribed to the user's personal channel.
     fn opened(
         &mut self,
         app: AppId,
@@ -71,7 +70,7 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> AppProgress;
 
-    /// Handles that the outbox has room again after a send returned
+    /// Notifies the application that the outbox has room again after a send returned
     /// [`SendResult::Full`](crate::outbox::SendResult::Full). Also called while a handler is suspended.
     fn drained(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
@@ -112,8 +111,8 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> MaybeDeferred<AppResponse>;
 
-    /// Handles that the outbox has room again for a response in parts. Called once, even if several
-    /// parts requested the call.
+    /// Notifies the application that the outbox has room again for a response in parts. Called once,
+    /// even if several parts requested the call.
     fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
     /// Handles the opening of a connection that this application dialed: the first call for its id. Later calls are
@@ -133,8 +132,8 @@ pub trait Apps: std::any::Any {
         let _ = (app, token, why, shared);
     }
 
-    /// Handles that a pending decision or response is no longer needed, or that an accepted session did not open:
-    /// `opened` is not called for it.
+    /// Notifies the application that a pending decision or response is no longer needed, or that an accepted session
+    /// did not open. In the latter case `opened` is not called for the session.
     fn abandoned(&mut self, app: AppId, id: ConnectionId, why: AbandonReason, shared: &mut Context);
 
     /// Runs due timers and continues handlers whose calls have ended. Called once per turn.

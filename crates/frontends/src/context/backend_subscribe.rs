@@ -21,9 +21,9 @@ pub(crate) enum BackendSubscribe {
 }
 
 impl Context {
-    /// Tells a client that an application has subscribed it: its position and the publications it missed. Sends
-    /// nothing if the client's route has no positions. `is_back`: whether the client sent a position to recover from.
-    /// Returns whether the recovery was complete; `None` if none was requested.
+    /// Notifies a client that an application has subscribed it to a channel, with its position and the publications
+    /// that it missed. Sends nothing if the client's route has no positions. `is_back`: whether the client sent a
+    /// position to recover from. Returns whether the recovery was complete; `None` if the client requested none.
     pub fn send_subscribed(
         &mut self,
         session: ConnectionId,

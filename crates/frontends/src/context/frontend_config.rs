@@ -57,7 +57,7 @@ pub struct ConnectionLimits {
     pub write_timeout_ms: u64,
     /// Time without input on an open session after which a ping is sent; 0: never.
     pub ping_interval_ms: u64,
-    /// Time without input after a ping, after which the connection is closed.
+    /// Time from a ping until the connection is closed, unless input arrives.
     pub pong_timeout_ms: u64,
     /// Time to wait for the peer's Close frame and the end of the connection after the server has begun to close it.
     pub close_timeout_ms: u64,

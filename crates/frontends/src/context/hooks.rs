@@ -51,7 +51,7 @@ pub enum HookKind {
     Publish,
     /// Provides the result of a method that a client calls.
     Rpc,
-    /// Handles a message without a reply: the client does not learn the decision unless it closes the connection.
+    /// Handles a message without a reply. The client learns only of a decision that closes its connection.
     Message,
     /// Handles the end of a connected client. The decision is ignored.
     Disconnect,
@@ -151,8 +151,8 @@ pub struct HookTargets {
     app: Option<(HookTarget, Arc<HookKinds>)>,
     /// Lower-case names of the handshake's headers that are included in requests.
     pub headers: Vec<String>,
-    /// The subset of `headers` that a client may send in its connect command instead, since pages
-    /// can't set headers of a WebSocket. A header of the handshake takes precedence.
+    /// The subset of `headers` that a client may send in its connect command instead of its handshake,
+    /// since pages can't set headers of a WebSocket. A header of the handshake takes precedence.
     pub emulated: Vec<String>,
 }
 
@@ -223,9 +223,9 @@ pub struct HookCaller {
     pub transport: &'static str,
     /// The encoding of the client's messages.
     pub encoding: Encoding,
-    /// The name of the client that it sends in its connect command.
+    /// The name that the client sends in its connect command.
     pub name: Box<str>,
-    /// The version of the client that it sends in its connect command.
+    /// The version that the client sends in its connect command.
     pub version: Box<str>,
     /// The IP address of the client.
     pub address: IpAddr,
@@ -261,8 +261,8 @@ impl HookCaller {
 }
 
 impl HookCaller {
-    /// Adds headers that the client sent in its connect command: those that the route permits there and the handshake
-    /// lacks.
+    /// Adds headers that the client sent in its connect command. Headers that the route does not permit in this
+    /// command, or that the handshake contains, are not added.
     pub(crate) fn add_headers(
         &mut self,
         chosen: &[String],
@@ -302,7 +302,7 @@ impl fmt::Debug for MaskedToken {
 /// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookDecision {
-    /// The application has no handler of that kind after all: the command continues without its decision.
+    /// The application has no handler for this kind of command. The command continues without its decision.
     Unhandled,
     /// The command is permitted, with these options.
     Granted(Box<HookGrant>),

@@ -82,7 +82,7 @@ pub struct Validity {
     /// The end of the validity in milliseconds since 1970, as [`Now::wall_ms`](crate::Now::wall_ms); `None`: valid
     /// indefinitely.
     pub until_ms: Option<u64>,
-    /// The part of the validity that allows for clock differences. Clients receive an end that is earlier by this.
+    /// The tolerance for clock differences that `until_ms` includes. Clients receive an end without it.
     pub leeway_ms: u64,
 }
 
@@ -277,8 +277,8 @@ impl Identity {
         }
     }
 
-    /// Returns whether plain HTTP requests of the route need a user, as handshakes always do. For passwords they do,
-    /// because a browser asks for a password only if the page itself is answered with 401.
+    /// Returns whether plain HTTP requests of the route need a user; handshakes always need one. With passwords, plain
+    /// requests need a user too, because a browser asks for a password only if the page itself is answered with 401.
     pub(crate) fn is_for_requests(&self) -> bool {
         matches!(self, Self::Basic(_))
     }

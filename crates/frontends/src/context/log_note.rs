@@ -21,7 +21,7 @@ pub struct LogNote {
 pub enum NoteLevel {
     /// A peer's mistake that was answered with an error.
     Info,
-    /// A limit was reached.
+    /// A problem that the operator may be able to solve, such as an invalid response of an application.
     Warn,
 }
 

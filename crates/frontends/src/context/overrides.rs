@@ -33,8 +33,8 @@ pub(crate) struct NamespaceOverride {
 }
 
 impl NamespaceOverride {
-    /// Returns how a subscription differs in a channel with these options, or the error text if the options do not
-    /// permit it.
+    /// Returns how a subscription differs from the defaults of a channel with these options, or the error text if the
+    /// options do not permit the override.
     pub(crate) fn presence_overrides(
         self,
         options: &NamespaceOptions,

@@ -1,4 +1,4 @@
-//! Services that connections use from the process instead of their worker.
+//! Services for connections that the process provides, not the connection's worker.
 
 use std::net::IpAddr;
 

@@ -85,7 +85,7 @@ impl RateMeter {
         until_paid.min(until_room).div_ceil(NS_PER_MS)
     }
 
-    /// Returns whether the meter is idle, so that it can be dropped and created again.
+    /// Returns whether the whole rate is available again, so that the meter can be dropped.
     pub fn is_full(&self, now_ms: u64) -> bool {
         self.paid_at_ns <= now_ms.saturating_mul(NS_PER_MS)
     }

@@ -134,7 +134,8 @@ impl RateLimiter {
         }
     }
 
-    /// Ends the delays when the client's input has ended: messages that would have to wait are dropped from now on.
+    /// Handles the end of the client's input: messages that would have to wait are dropped from now
+    /// on.
     pub(crate) fn end(&mut self) {
         if self.limits.over_limit == OverLimit::Delay {
             self.limits.over_limit = OverLimit::Drop;

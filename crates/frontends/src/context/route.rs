@@ -54,7 +54,8 @@ pub enum RouteHandler {
 }
 
 impl RouteHandler {
-    /// Returns whether the handler serves all paths below the route's path, even if that does not end in `/*`.
+    /// Returns whether the handler serves all paths below the route's path, even if the route's path does not end in
+    /// `/*`.
     pub fn takes_subtree(&self) -> bool {
         matches!(self, Self::Static { .. } | Self::Api | Self::Admin)
     }
@@ -80,7 +81,7 @@ pub struct Route {
     pub path: String,
     /// Upper-case HTTP methods; empty: all that the handler supports.
     pub methods: Vec<String>,
-    /// The handler of its requests.
+    /// The handler of the route's requests.
     pub handler: RouteHandler,
     /// Headers added to responses of files and applications, but not to the response that opens a WebSocket.
     pub headers: Option<Arc<RouteHeaders>>,
@@ -129,8 +130,8 @@ impl Route {
             .any(|pattern| accepts_handshake(pattern, name))
     }
 
-    /// Returns whether a user (`""` if anonymous) may subscribe to the channel of `?channel=name`. Some channels may
-    /// be matched by a pattern with `*`; others require their whole name in the route's list.
+    /// Returns whether a user (`""` if anonymous) may subscribe to the channel `name` from `?channel=`. Some channels
+    /// may be matched by a pattern with `*`; others require their whole name in the route's list.
     pub fn allows_channel(&self, name: &str, user: &str, namespaces: &Namespaces) -> bool {
         match Audience::of(name, namespaces).entry_requirement(user) {
             EntryRequirement::AnyGrant => self.lists_channel(name),

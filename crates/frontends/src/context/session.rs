@@ -1,7 +1,7 @@
 //! The interface between transports and client protocols. A session does not depend on what carries its messages.
 //!
-//! A session knows neither HTTP nor frames. Its transport (`websocket` for WebSockets and endless responses) passes it
-//! messages, answers and deadlines, and executes the [`Flow`] that it returns. `http` opens sessions;
+//! A session handles neither HTTP nor frames. Its transport (`websocket` for WebSockets and endless responses) passes
+//! messages, answers and deadlines to it, and executes the [`Flow`] that it returns. `http` opens sessions;
 //! [`sessions/README.md`](../../sessions/README.md) describes both.
 
 use std::borrow::Cow;
@@ -31,7 +31,7 @@ pub(crate) struct SessionContext<'a> {
     pub(crate) lease: &'a mut Option<Box<IdentityLease>>,
     /// The meters of the client's rate limits, if it has any.
     pub(crate) rate_limiter: Option<&'a mut RateLimiter>,
-    /// Whether messages arrive in separate requests, which can't be delayed.
+    /// Whether messages arrive in separate requests. Such messages can't be delayed.
     pub(crate) is_relayed: bool,
     /// Whether the session is open and not closing.
     pub(crate) is_open: bool,
@@ -154,8 +154,8 @@ pub(crate) trait Session {
         Flow::Continue
     }
 
-    /// Returns whether a back end's command applies to this session. By default, it does if it names the connection
-    /// id that back ends see, or none.
+    /// Returns whether a back end's command applies to this session. By default, a command applies if it names no
+    /// session, names this connection or none, and does not exclude this connection.
     fn matches_command(
         &self,
         instruction: &UserCommand,
@@ -176,8 +176,8 @@ pub(crate) trait Session {
         Flow::Continue
     }
 
-    /// Handles the loss of publications of a channel that can't be recovered. By default the session is closed, so
-    /// that the client reconnects.
+    /// Handles a loss of publications that the client can't recover. By default the session is closed, so that the
+    /// client reconnects.
     fn handle_lost_history(&mut self, channel: &str, cx: &mut SessionContext<'_>) -> Flow {
         let _ = (channel, cx);
         Flow::close(CloseCode::InsufficientState.parts())
@@ -256,8 +256,8 @@ pub(crate) trait Session {
         let _ = (code, reason, cx);
     }
 
-    /// Returns when [`Session::handle_closed`] is called after the peer violates the protocol or its rate:
-    /// immediately if true, only when the transport has ended if false.
+    /// Returns when [`Session::handle_closed`] is called after the peer violates the protocol or exceeds
+    /// its rate limit: immediately if true, only when the transport has ended if false.
     fn closes_on_fault(&self) -> bool {
         false
     }

@@ -188,11 +188,11 @@ pub struct Stats {
     pub messages_received: SharedCounter,
     /// Payload bytes of messages received from clients.
     pub message_bytes_received: SharedCounter,
-    /// Number of times that the input of a client was paused because it exceeded its rate.
+    /// Number of times that a client's input was paused because it exceeded the route's rate limit.
     pub throttled: SharedCounter,
-    /// Number of client messages dropped because they exceeded the rate.
+    /// Number of client messages dropped because they exceeded the route's rate limit.
     pub messages_dropped: SharedCounter,
-    /// Number of connections closed because they exceeded the rate.
+    /// Number of connections closed because their input exceeded the route's rate limit.
     pub rate_limited: SharedCounter,
     /// Number of messages sent to clients: publications and echoes.
     pub messages_sent: SharedCounter,

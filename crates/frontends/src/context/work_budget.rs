@@ -51,7 +51,7 @@ impl ReadyQueue {
         self.heap.pop().map(|Reverse((_, _, id))| id)
     }
 
-    /// Returns the number of waiting connections, which may include closed ones.
+    /// Returns the number of waiting connections. Closed connections may be included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.heap.len()

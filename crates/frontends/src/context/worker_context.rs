@@ -34,7 +34,8 @@ use crate::outbox::Outboxes;
 
 /// Maximum number of log messages of one kind per second; further ones are only counted.
 const NOTES_PER_SECOND: u32 = 16;
-/// Maximum number of kinds of log messages at one place in the code. Further kinds share the limit of existing ones.
+/// Maximum number of kinds of log messages at one place in the code. Further kinds share the rate
+/// limits of existing kinds.
 const NOTE_KINDS: u16 = 64;
 
 /// Maximum length of a log message, in bytes.
@@ -44,7 +45,8 @@ const NOTE_BYTES_MAX: usize = 300;
 pub struct Context {
     /// This worker's part of the hub.
     pub hub: Hub,
-    /// Effects that the worker executes after a call.
+    /// Effects that connections request, and that the worker executes after the call of a
+    /// connection.
     pub requests: Requests,
     /// The configuration that is in force.
     pub config: Arc<FrontendConfig>,
@@ -377,7 +379,7 @@ impl Context {
     }
 }
 
-/// Returns a hash of the name of a kind, below [`NOTE_KINDS`].
+/// Returns a hash of the name of a kind of log message. The hash is below [`NOTE_KINDS`].
 fn number_of(kind: &str) -> u16 {
     let sum = |sum: u16, byte| sum.wrapping_mul(31).wrapping_add(u16::from(byte));
     kind.bytes().fold(0, sum) % NOTE_KINDS
@@ -420,13 +422,15 @@ impl Date {
         }
     }
 
-    /// Returns the header's value (RFC 9110 section 5.6.7), which is always 29 bytes long.
+    /// Returns the value of the `Date` header (RFC 9110 section 5.6.7), which is always 29 bytes
+    /// long.
     pub fn text(&self) -> &[u8; 29] {
         &self.text
     }
 }
 
-/// Effects of calls that the worker executes afterwards.
+/// Effects that connections request while they are called. The worker executes the effects after
+/// the call.
 pub struct Requests {
     /// The outboxes of the connections. Publications are written to them immediately.
     pub outboxes: Outboxes,
@@ -464,7 +468,7 @@ pub struct Requests {
     /// Deferred answers of applications; for each, the worker calls
     /// [`Connection::handle_app_answer`](crate::Connection::handle_app_answer).
     pub app_answers: VecDeque<(ConnectionId, AppAnswer)>,
-    /// Hook requests of sessions, sent by the worker after the call.
+    /// Hook requests of sessions, which the worker sends.
     pub hook_requests: VecDeque<HookRequest>,
     /// Hook decisions made on this thread; for each, the worker calls
     /// [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision).

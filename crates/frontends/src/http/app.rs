@@ -374,7 +374,7 @@ impl<A: UpperLayer> HttpStage<A> {
             (State::Asking(app, mut kept), AppAnswer::Handshake(decision)) => {
                 let named = std::mem::take(&mut kept.authenticated);
                 let head = kept.head();
-                // The handshake is validated again, since a shutdown may have begun in the meantime.
+                // The handshake is validated again, since a shutdown may have begun while the application decided.
                 let is_tls = self.is_tls(shared);
                 Some(
                     match validate(&head, &kept.head, &kept.route, is_tls, shared) {

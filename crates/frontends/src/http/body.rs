@@ -29,11 +29,11 @@ pub(super) enum BodyPurpose<C> {
     Call(Box<C>),
     /// The body of a request to an application.
     App(AppId, PendingRequest),
-    /// The client's first messages in a session. The session sends its own messages in the response.
+    /// The first messages of a client that opens a session. The server's messages to the client form the response.
     Stream(PendingRequest),
     /// The body of a request that a client protocol answers.
     Answer(BodyHandler),
-    /// No purpose: the body is discarded before this response is written.
+    /// The body is not needed. It is discarded before the deferred answer is written.
     Dropped(DeferredAnswer),
 }
 

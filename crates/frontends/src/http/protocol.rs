@@ -1,4 +1,4 @@
-//! The interface through which client protocols open sessions. The HTTP stage knows no protocol by name.
+//! The interface through which client protocols open sessions. The HTTP stage does not depend on a specific protocol.
 //!
 //! The stage checks everything that all protocols share (addresses, RFC 6455, identity, limits). The protocol decides
 //! what a request on its route leads to, and what the responses contain.

@@ -86,7 +86,8 @@ impl ReplyContext {
         };
         let out = shared.requests.outboxes.buffer(id);
         if head.write(out, shared.date.text(), headers).is_err() {
-            // Only a bug of the server can make a header invalid. It is left out, so that the response is complete.
+            // Only a bug of the server can make a header invalid. The response is then sent without these headers, so
+            // that it is complete.
             let _ = head.write(out, shared.date.text(), &[]);
         }
         if !self.head_only {
@@ -101,7 +102,7 @@ fn has<N: AsRef<str>, V>(headers: &[(N, V)], name: &str) -> bool {
         .any(|(other, _)| other.as_ref().eq_ignore_ascii_case(name))
 }
 
-/// Writes an application's response; an invalid one is replaced by a 500 and logged.
+/// Writes an application's response. An invalid response is replaced by a 500 and logged.
 pub(crate) fn write_response(
     reply: &ReplyContext,
     id: ConnectionId,

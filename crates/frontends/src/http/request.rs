@@ -345,8 +345,8 @@ impl<A: UpperLayer> HttpStage<A> {
                     let (lock, client) = (CredentialKind::Api, self.client);
                     refused.refusal = wrong_key::refuse_wrong_key(head, lock, client, id, shared);
                 }
-                // The request may not be a handshake and may have a body, so it is refused like any
-                // other request.
+                // The request is possibly not a handshake and possibly has a body, so it is refused
+                // like a plain request.
                 refused.note(id, shared);
                 self.refuse(id, head, refused.refusal, shared)
             }

@@ -60,7 +60,7 @@ pub enum FileBody {
     Part(FileContent, Range<u64>),
 }
 
-/// The kind of a response, which determines its headers together with the file.
+/// The kind of a response. The kind and the file determine the response's headers.
 enum Headers {
     None,
     Allow,
@@ -147,8 +147,8 @@ fn answer_encoded(
     (answer, trouble)
 }
 
-/// Returns whether [`answer_file`] accepts a decoded path: one without a leading slash, and without a component that
-/// could lead out of the folder, is hidden, or is interpreted differently by different programs.
+/// Returns whether [`answer_file`] accepts a decoded path. Such a path has no leading slash and no component that could
+/// lead out of the folder, is hidden, or is interpreted differently by different programs.
 #[must_use]
 pub fn is_safe_path(relative: &str) -> bool {
     path::is_safe(relative)

@@ -1,5 +1,5 @@
 //! Sessions without a WebSocket. Messages to the client are sent as parts of an endless response.
-//! Messages from the client, if its protocol has any, arrive in other requests.
+//! Messages from the client, if its protocol has any, arrive in separate requests.
 
 use std::sync::Arc;
 

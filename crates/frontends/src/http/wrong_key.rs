@@ -1,8 +1,8 @@
 //! Wrong API keys. They are counted and logged. An address that exceeds its rate of wrong keys gets 429, and the
 //! connection is closed.
 //!
-//! Every key is checked, even from such an address, so that a valid key is always accepted at once. Each guess then
-//! costs a connection, and on public listeners the rate of connections per address is limited as well.
+//! Every key is checked, even from such an address, so that a valid key is always accepted at once. Each wrong
+//! key from such an address costs the client a connection, and public listeners also limit the rate of connections.
 
 use std::net::IpAddr;
 

@@ -40,7 +40,7 @@ pub struct AccessLogEntry {
     pub ended_ms: u64,
     /// The duration in milliseconds.
     pub duration_ms: u64,
-    /// The requested path without its query. Like the other texts it is empty if the request could not be parsed.
+    /// The requested path without its query; empty if the request could not be parsed.
     pub path: Box<str>,
     /// The request method, such as `GET`.
     pub method: Box<str>,
@@ -77,7 +77,8 @@ pub struct AccessLogEntry {
 pub struct SlowEvent {
     /// The kind of event.
     pub kind: SlowEventKind,
-    /// What was slow: a turn's numbers of events and messages, an app and its handler, a method and path, or a client.
+    /// The subject of the event. For a turn: its numbers of events and messages. For a handler: its app and name. For a
+    /// request: its method and path. For a slow consumer: the client.
     pub subject: Box<str>,
     /// The duration in milliseconds.
     pub duration_ms: u64,

@@ -325,7 +325,7 @@ impl Outboxes {
         wrote
     }
 
-    /// Takes the numbers of publications dropped since the last call.
+    /// Returns how many publications were dropped since the last call.
     pub fn take_dropped(&mut self) -> Dropped {
         std::mem::take(&mut self.backlogs.dropped)
     }

@@ -3,8 +3,8 @@
 use super::Outboxes;
 
 impl Outboxes {
-    /// Returns the queues that are not empty, with their sizes. There are none once the worker has finished its work
-    /// and the clients have read everything.
+    /// Returns the names and sizes of the queues that are not empty. All are empty once the worker has finished its
+    /// work and the clients have read everything.
     pub fn queue_lengths(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let live = || self.boxes.iter().filter(|one| one.generation != u32::MAX);
         let buffered = live().map(|one| one.buffer.len()).sum::<usize>();
@@ -25,8 +25,8 @@ impl Outboxes {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// Returns the kinds of state that sessions hold, with their sizes, except for empty ones.
-    /// There are none once all sessions have ended.
+    /// Returns the kinds of state that sessions hold, each with its size unless that is 0. The
+    /// result is empty once all sessions have ended.
     pub fn session_state_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let (backlogs, _) = self.backlogs.sizes();
         [

@@ -62,7 +62,7 @@ pub enum TransportEnd {
     /// The transport stays open.
     #[default]
     Open,
-    /// FIN is sent after the queued output; the connection still reads until the peer's FIN or a deadline.
+    /// After the queued output, FIN is sent. The connection then reads until the peer's FIN or a deadline.
     Shutdown,
     /// The transport is closed immediately; queued bytes are dropped.
     Abort,
@@ -184,7 +184,7 @@ pub struct Outboxes {
     sent: SentCounts,
     now_ms: u32,
     pub(crate) masks: MaskSource,
-    /// The access log. It is kept here since all output passes through the outboxes.
+    /// The access log. The outboxes keep it, since all output passes through them.
     pub access_log: AccessLogBuffer,
 }
 
@@ -277,7 +277,7 @@ impl Outboxes {
         if let Some(outbox) = self.find(id) {
             let buffer = std::mem::take(&mut outbox.buffer);
             let touched = outbox.touched;
-            // No connection has this generation, so late deliveries to the closed one find no outbox.
+            // No connection has this generation, so late deliveries to the closed connection find no outbox.
             *outbox = Outbox {
                 generation: u32::MAX,
                 touched,
@@ -332,8 +332,8 @@ impl Outboxes {
         &mut self.boxes[index].buffer
     }
 
-    /// Writes a reply or echo to the client. It does not count against the limit for publications; instead, the
-    /// connection stops reading while too many bytes are unsent.
+    /// Writes a reply or echo to the client. The message does not count against the limit for publications; instead,
+    /// the connection stops reading while too many bytes are unsent.
     pub fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8]) {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;
@@ -378,8 +378,8 @@ impl Outboxes {
         websocket::encode_control(self.buffer(id), opcode, data, mask);
     }
 
-    /// Begins a session with WebSocket frames. From now on publications are written, if the session receives any.
-    /// They are held back behind the content of `buffer`, the 101, until [`Outboxes::release`].
+    /// Begins a session with WebSocket frames. From now on publications are written, if the session receives any. They
+    /// are held back behind the content of `buffer` (the 101 response) until [`Outboxes::release`].
     pub fn begin_session(
         &mut self,
         id: ConnectionId,
@@ -461,8 +461,8 @@ impl Outboxes {
         self.overflowed.push(session);
     }
 
-    /// Writes a publication to a session's outbox. It is encoded once per format. If it exceeds the limit, the
-    /// session is marked as overflowed.
+    /// Writes a publication to a session's outbox. The publication is encoded once per format. If the outbox has no
+    /// room for it, the session is marked as overflowed.
     pub fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         let bytes = delivery.payload.bytes;
         let Some(outbox) = self

@@ -19,7 +19,7 @@ use super::{Outboxes, PushMode};
 
 /// Key of the JSON object with the position in a publication's cache of encodings.
 const OBJECT: EncodingId = EncodingId(u32::MAX - 4);
-/// Base of the cache keys of frames that contain the JSON object. The lower bits of a key are the compression.
+/// Base of the cache keys of frames that contain the JSON object. The lower bits of a key identify the compression.
 const FORM: u32 = 1 << 16;
 
 /// Size in bytes of output that may precede recovered publications without being counted against the limit: the 101

@@ -26,7 +26,7 @@ pub(crate) struct PushFormat {
     /// Whether server-sent events contain the client's positions, for recovery.
     pub(crate) has_cursors: bool,
     pub(crate) whole_is_plain: bool,
-    /// Encodes a publication or a join or leave event; the bytes are the delta, for [`PushForm::Patch`].
+    /// Encodes a publication or a join or leave event. For [`PushForm::Patch`], the bytes are the delta.
     pub(crate) encode: fn(&Delivery<'_>, PushForm, &[u8]) -> Bytes,
     /// Returns whether this payload can be sent as a delta and can be the base of a delta.
     pub(crate) has_deltas: fn(PayloadRef<'_>) -> bool,
@@ -50,7 +50,7 @@ struct EncodingKeys {
     push: EncodingId,
     /// The push as a server-sent event, without an event id.
     event: EncodingId,
-    /// Base of the keys of frames with the push; the lower bits are the compression.
+    /// Base of the keys of frames with the push. The lower bits of such a key are the compression.
     frame: u32,
 }
 
@@ -79,7 +79,7 @@ impl EncodingKeys {
 #[derive(Default)]
 pub(super) struct PushState {
     formats: Vec<&'static PushFormat>,
-    /// Pushes that wait for the session's first reply. Also pushes and replies that wait while another message is
+    /// Pushes that wait for the session's first reply, and pushes and replies that wait while another message is
     /// written in parts.
     pub(super) early: HashMap<u32, Vec<u8>>,
     /// The waiting pushes of sessions whose format sends each push as a message of its own. All others are in
@@ -161,7 +161,8 @@ impl PushState {
 }
 
 impl Outboxes {
-    /// Begins to receive publications for the session; they wait until [`Outboxes::begin_pushes`].
+    /// Begins to receive publications for the session; the publications wait until
+    /// [`Outboxes::begin_pushes`].
     pub(crate) fn gather_pushes(&mut self, id: ConnectionId, format: &'static PushFormat) {
         if format.has_cursors && matches!(self.of(id).framing, MessageFraming::Events { .. }) {
             self.push_state.cursors.begin(id.index);
@@ -288,7 +289,7 @@ impl Outboxes {
         }
     }
 
-    /// Returns the delta from the previous publication, which is computed once for all receivers. It is empty if it
+    /// Returns the delta from the previous publication. The delta is computed once for all receivers. It is empty if it
     /// is not shorter than the publication or can't be sent.
     fn patch(&mut self, format: &'static PushFormat, delivery: &mut Delivery<'_>) -> Bytes {
         let both = [Some(delivery.payload), delivery.previous];

@@ -15,8 +15,8 @@ const CLIENT_BYTES_HIGH: usize = 1 << 20;
 pub enum SendResult {
     /// The message is queued, and the outbox has room for more.
     Room,
-    /// The message is queued, but the outbox is now full: [`Apps::drained`](crate::Apps::drained) is called when it
-    /// has room again.
+    /// The message is queued, but the outbox is now full: [`Apps::drained`](crate::Apps::drained) is called when the
+    /// outbox has room again.
     Full,
     /// The message is dropped: the session has ended, or is being closed because its client reads too slowly.
     Refused,
@@ -61,7 +61,7 @@ impl Outboxes {
         self.sent_to(session, high)
     }
 
-    /// Returns whether the outbox has room for more or is full now, after a message was queued.
+    /// After a message was queued, returns whether the outbox has room for more or is full.
     fn sent_to(&mut self, session: ConnectionId, high: usize) -> SendResult {
         let behind = self.backlogs.bytes(session.index);
         let outbox = &mut self.boxes[session.index as usize];
@@ -75,7 +75,7 @@ impl Outboxes {
         SendResult::Full
     }
 
-    /// Returns the number of unsent bytes above which an outbox is full; it is below the limit at which its client
+    /// Returns the number of unsent bytes above which an outbox is full. It is below the number at which the client
     /// counts as too slow.
     fn bytes_high(&self) -> usize {
         ANSWERS_BYTES_HIGH.min(self.outbox_bytes_max / 2)
@@ -94,7 +94,7 @@ impl Outboxes {
         }
     }
 
-    /// Records that a full outbox has room again, if it has.
+    /// If a full outbox has room again, records this.
     pub(super) fn note_room(&mut self, session: ConnectionId) {
         let low = self.bytes_low();
         let behind = self.backlogs.bytes(session.index);

@@ -20,14 +20,15 @@ pub(crate) struct SubscriptionOptions {
     pub(crate) filter: Option<Arc<dyn PublicationFilter>>,
 }
 
-/// Whether a client receives deltas in a channel, and whether the next publication can be one.
+/// Whether a client receives deltas in a channel, and whether the next publication can be a delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DeltaState {
     #[default]
     Off,
     /// The client receives deltas, but its next publication has to be whole.
     Begun,
-    /// The client's last publication is the latest of the channel, so the next one can be a delta.
+    /// The client's last publication is the latest of the channel, so the next publication can be a
+    /// delta.
     Going,
 }
 
@@ -133,8 +134,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the form of a publication. `offset`: 0 if it has no position. `has_previous`: whether the previous
-    /// publication is known.
+    /// Returns the form of a publication. `offset`: 0 if the publication has no position. `has_previous`: whether the
+    /// previous publication is known.
     fn form(options: &mut SubscriptionOptions, offset: u64, has_previous: bool) -> PushForm {
         let payload = PayloadRef {
             kind: PayloadKind::Json,

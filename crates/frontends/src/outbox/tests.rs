@@ -19,7 +19,7 @@ fn outboxes(bytes_max: usize, delivery_mode: DeliveryMode) -> Outboxes {
     all
 }
 
-/// Takes the output of all connections that have any. The last element is how the transport ends.
+/// Takes the pending output of each connection, and how its transport ends.
 fn flush(all: &mut Outboxes) -> Vec<(ConnectionId, Vec<u8>, TransportEnd)> {
     let mut touched = Vec::new();
     all.take_touched(&mut touched);
@@ -157,10 +157,10 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
         assert_eq!(all.of(ID).queued(), queued, "missed");
         assert_eq!(fallen_behind(&mut all), [ID], "told once");
         assert_eq!(all.take_dropped().missed, 3);
-        // The other half of the outbox has room for publications that must not be missed.
+        // A publication that must not be missed may use the whole outbox, not only half of it.
         deliver(&mut all, "a", "kept", PLAIN);
         assert!(all.of(ID).queued() > queued && overflowed(&mut all).is_empty());
-        // The client is reported again if it has received everything and then misses publications again.
+        // After a client has received everything, its next missed publication is reported again.
         let mut left = bytes(&mut all).len();
         all.set_unsent(ID, 501);
         deliver(&mut all, "a", "z", late);
@@ -179,8 +179,8 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
             (vec![ID], 1)
         );
     }
-    // With 400 bytes unsent, 100 more are exactly half of the limit, so the publication of 101 bytes is missed. A
-    // join event is not counted as missed, and is not sent in this mode.
+    // With 400 bytes unsent, only 100 more fit into half of the limit, so the publication of 101 bytes is missed. In
+    // this mode, a join event is neither sent nor counted as missed.
     let mut all = outboxes(1_000, DeliveryMode::Reliable);
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(101), late);

@@ -36,7 +36,8 @@ impl<S: Session> WebSocketStage<S> {
     /// Returns the monotonic time in milliseconds at which the session's token expires, or at which
     /// the expiry has to be checked again; `u64::MAX` if the token does not expire.
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
-        // There is a grace period for clients that renew their tokens themselves, and for the decision of a hook.
+        // Clients that renew their tokens themselves, and hooks that decide on a renewal, have a
+        // grace period.
         let grace_ms = |lease: &IdentityLease| match &self.side {
             SocketRole::Server(route)
                 if self.session.renews_token()
@@ -106,7 +107,8 @@ impl<S: Session> WebSocketStage<S> {
         if renewed.user != lease.user {
             return Err(RenewError::OtherUser);
         }
-        // The ban may name the token's user, while an application has assigned another user to the session.
+        // An application may have assigned another user to the session, so the token's user is
+        // checked here too.
         if shared.is_banned(&renewed.user) {
             return Err(RenewError::Refused(AuthError::Blocked));
         }

@@ -1,7 +1,7 @@
 //! A connection with a session, over a WebSocket (frames, pings, the closing handshake) or over the parts of an
 //! endless response.
 //!
-//! Only the [`Session`] interprets messages, and only `veche_proto` knows the wire format.
+//! Only the [`Session`] interprets messages, and only `veche_proto` encodes and decodes frames.
 
 pub mod client;
 mod lease;
@@ -54,7 +54,8 @@ pub(crate) struct WebSocketStage<S> {
     is_response: bool,
     /// Whether a ping was sent after `ping_interval` without input, and nothing was received since.
     pinged: bool,
-    /// Number of pings whose pong has not arrived. That many pongs are not counted against the rate.
+    /// Number of pings whose pong has not arrived. That many pongs are not counted against the rate
+    /// limit.
     pongs_due: u8,
 }
 
@@ -85,7 +86,8 @@ impl SocketRole {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// The server's Close was sent at this time (the low 32 bits of monotonic milliseconds); the peer's is awaited.
+    /// The server has sent its Close and waits for the peer's Close. `since_ms` is the time of sending: the low 32
+    /// bits of monotonic milliseconds.
     Closing {
         since_ms: u32,
     },
@@ -191,7 +193,7 @@ impl<S: Session> WebSocketStage<S> {
             };
         }
         if self.is_ahead(shared.now) {
-            // The input waited for something else, and now waits for the rate limit.
+            // The next message has to wait until the rate limit permits it.
             return StageStep {
                 consumed: 0,
                 then: NextStep::Wait(WaitReason::RateLimit),
@@ -349,8 +351,8 @@ impl<S: Session> WebSocketStage<S> {
         pace.is_some_and(|pace| pace.wait_until_ms() > now.mono_ms && self.phase == Phase::Open)
     }
 
-    /// Counts input against the route's rates. Close frames, pongs that answer a ping, and everything after the
-    /// server's Close are exempt. If the session counts commands, only the bytes of a message are counted here.
+    /// Counts input against the route's rate limits. Close frames, pongs that answer a ping, and everything after
+    /// the server's Close are exempt. If the session counts commands, only the bytes of a message are counted here.
     #[inline]
     fn check_rate(&mut self, event: &FrameEvent<'_>, now: Now) -> RateDecision {
         let Some(pace) = &mut self.rate_limiter else {
@@ -392,8 +394,8 @@ impl<S: Session> WebSocketStage<S> {
         shared.requests.outboxes.control(id, Opcode::Ping, b"");
     }
 
-    /// Handles the peer's end of input. The remaining input is processed without delay, and messages over the limit
-    /// are dropped. An endless response continues, since the commands of its client arrive in other requests.
+    /// Handles the peer's end of input. The remaining input is processed without delay, and messages over the rate
+    /// limit are dropped. An endless response continues, since the commands of its client arrive in other requests.
     pub(crate) fn end_throttling(&mut self) {
         if let Some(pace) = &mut self.rate_limiter
             && !self.is_response
@@ -402,7 +404,7 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Closes the session of a client that exceeded its rate.
+    /// Closes the session of a client that exceeded its rate limit.
     fn close_rate_limited(&mut self, id: ConnectionId, shared: &mut Context) {
         let (code, reason) = CloseCode::TooFast.parts();
         if self.begin_close(id, code, reason, shared) {
@@ -411,7 +413,7 @@ impl<S: Session> WebSocketStage<S> {
         self.close_protocol_error(id, code, reason, shared);
     }
 
-    /// Closes the session of a peer that violated the protocol or exceeded its rate.
+    /// Closes the session of a peer that violated the protocol or exceeded its rate limit.
     fn close_protocol_error(
         &mut self,
         id: ConnectionId,
@@ -452,7 +454,8 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Sends the server's Close and closes the session in the hub. Returns false if it was already sent.
+    /// Sends the server's Close and closes the session in the hub. Returns false if the Close
+    /// was already sent.
     fn begin_close(
         &mut self,
         id: ConnectionId,

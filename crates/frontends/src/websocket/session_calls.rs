@@ -1,4 +1,4 @@
-//! Events that the transport passes to its session, except for messages: answers, decisions, deadlines, and the end.
+//! Events, other than messages, that the transport passes to its session: answers, decisions, deadlines, and the end.
 
 use std::net::IpAddr;
 
@@ -45,7 +45,8 @@ impl<S: Session> WebSocketStage<S> {
         self.with_session(id, shared, Session::resume)
     }
 
-    /// Handles a home worker's answer; returns whether input that waited for it may continue.
+    /// Handles a home worker's answer; returns whether input that waited for the answer may
+    /// continue.
     pub(crate) fn handle_answer(
         &mut self,
         id: ConnectionId,
@@ -58,7 +59,7 @@ impl<S: Session> WebSocketStage<S> {
         })
     }
 
-    /// Handles a hook decision; returns whether input that waited for it may continue.
+    /// Handles a hook decision; returns whether input that waited for the decision may continue.
     pub(crate) fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
@@ -134,12 +135,12 @@ impl<S: Session> WebSocketStage<S> {
             .min(self.expiry_ms(shared.now))
     }
 
-    /// Handles the deadline while input waits for an answer.
+    /// Called when the deadline passes while input waits for an answer.
     pub(crate) fn timeout_blocked(&mut self, id: ConnectionId, shared: &mut Context) {
         self.with_session(id, shared, Session::handle_blocked_timeout);
     }
 
-    /// Handles the deadline while a hook or application decides and input is paused.
+    /// Called when the deadline passes while a hook or application decides and input is paused.
     pub(crate) fn ping_while_hook_pending(&mut self, id: ConnectionId, shared: &mut Context) {
         self.session.confirm_alive();
         self.with_session(id, shared, Session::handle_timeout);
@@ -161,7 +162,7 @@ impl<S: Session> WebSocketStage<S> {
         self.session.handle_drained(id, shared);
     }
 
-    /// Tells the session that it has ended; only the first call has an effect.
+    /// Notifies the session that it has ended; only the first call has an effect.
     pub(crate) fn handle_closed(
         &mut self,
         id: ConnectionId,

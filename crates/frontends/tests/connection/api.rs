@@ -189,7 +189,7 @@ fn keys_open_the_api_and_nothing_else_does() {
             "{keys:?} {headers}"
         );
         assert!(serde_json::from_str::<serde_json::Value>(&answer[0].body).is_ok());
-        // A handshake of the API's WebSocket with the same headers gets the corresponding status.
+        // The API's WebSocket refuses a handshake with the headers of a refused request, and any `Origin`.
         let caller = world.connect(0, INTERNAL);
         let answer = world.ask(caller, handshake("/api/socket", headers));
         let expected = match (*status, headers.contains("Origin")) {

@@ -206,7 +206,7 @@ fn every_close_is_reported_once_with_code_and_reason() {
             let mut expected: Vec<AppCall> = kept.map(app_message).collect();
             expected.push(closed(*code, reason));
             assert_eq!(world.app_calls(peer), expected, "{name}, {before}");
-            // The end is reported only once: later events, and a late end of the handler, have no effect.
+            // The end of a session is reported only once: later events, and a late end of the handler, have no effect.
             let id = world.id(peer);
             world.workers[0].shared_mut().app_ready.push(id);
             world.settle();
@@ -238,8 +238,8 @@ fn pending_input_is_discarded_when_the_session_closes() {
         world.app_calls(peer),
         [closed(3503, "disconnected by the back end")]
     );
-    // The peer's Close was behind the input that waited. It is now read, so the session ends without waiting for a
-    // deadline.
+    // The peer's Close was behind the input that waited. The Close is now read, so the session ends without waiting for
+    // a deadline.
     assert!(!world.is_open(peer));
     assert_eq!(world.blocked(peer), None);
     world.reset_all();

@@ -46,7 +46,7 @@ fn requests_are_handed_over_whole_and_answered() {
             "BREW /app/x",
             200,
         ),
-        // An offer to upgrade to another protocol is ignored.
+        // An offer to upgrade to a protocol other than WebSocket is ignored.
         (
             "GET /app/x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
             "GET /app/x",
@@ -280,7 +280,7 @@ fn handshake_decisions_apply_at_once_and_later() {
             };
             let peer = begin(&mut world, &target);
             if later {
-                // Input that follows the handshake immediately waits for the decision.
+                // Input that the client sends right after the handshake is kept until the decision.
                 world.send(
                     peer,
                     if *status == 101 {

@@ -139,8 +139,8 @@ fn each_of_many_handlers_may_wait() {
         assert_eq!(messages(&calls), [format!("wait {n}")]);
         assert!(world.end_wait(peer));
     }
-    // Only 15 messages are left in the queue now, so the Close frame after them is read. These
-    // messages are passed right before the end.
+    // Only 15 messages are left in the queue now, so the Close frame after them is read. The
+    // 15 messages are passed right before the end.
     world.settle();
     let calls = world.app_calls(peer);
     assert_eq!(messages(&calls).len(), 16);
@@ -162,7 +162,7 @@ fn an_unread_response_stops_reading() {
     world.app_calls(peer);
     world.end_wait(peer);
     world.settle();
-    // The outbox then has three echoes of 30,000 bytes, which exceed the threshold above which input waits.
+    // The outbox now has three echoes of 30,000 bytes each. Together they exceed the threshold above which input waits.
     assert_eq!(messages(&world.app_calls(peer)).len(), 3);
     for _ in 0..8 {
         world.send(peer, &text(&long));

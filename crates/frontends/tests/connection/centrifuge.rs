@@ -177,7 +177,7 @@ fn commands_that_fail_say_why() {
         (json!({ "subscribe": { "channel": "open:$1" } }), 103),
         (json!({ "subscribe": { "channel": "open:1#bob" } }), 103),
         (json!({ "subscribe": { "channel": "#bob" } }), 103),
-        // This route does not use tokens.
+        // The route of this client does not use tokens.
         (
             json!({ "subscribe": { "channel": "token:1", "token": "x" } }),
             103,
@@ -291,7 +291,7 @@ fn several_commands_are_answered_in_order_and_here_in_one_frame() {
                 .all(|line| line["error"] == Value::Null)
         );
         if workers == 1 {
-            // The reply to the connect command is in a frame of its own, before the others.
+            // The reply to the connect command is in a frame of its own, before the other replies.
             assert_eq!(received.frames, 2);
         }
         let (back_end, before) = (world.connect(0, PUSH), 3);

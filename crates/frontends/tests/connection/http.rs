@@ -111,7 +111,7 @@ fn each_request_has_its_status() {
             200,
             true,
         ),
-        // After a malformed request the connection ends, since the next request can't be found.
+        // After a malformed request the connection ends, since the start of the next request is unknown.
         (PUBLIC, "GET / HTTP/1.1\r\n\r\n", 400, false),
         (PUBLIC, "nonsense\r\n\r\n", 400, false),
         (PUBLIC, "GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505, false),

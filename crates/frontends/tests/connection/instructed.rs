@@ -1,4 +1,4 @@
-//! Calls of back ends that query channels or command a user's connections.
+//! Tests API calls that query channels or execute commands for a user's connections.
 
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn a_back_end_subscribes_and_unsubscribes_connected_users() {
     );
     let answer = call(&mut world, "/api/publish", &publication);
     assert_eq!(answer["result"]["handed"], 0);
-    // A subscription with an expiry is not made for clients of this protocol, since their expiry is not checked.
+    // For these clients the expiry of subscriptions is not checked, so a subscription with an expiry is refused.
     let expiring = json!({ "user": "ann", "channel": "room:1", "expire_at": 1_900_000_000 });
     call(&mut world, "/api/subscribe", &expiring);
     let answer = call(&mut world, "/api/publish", &publication);

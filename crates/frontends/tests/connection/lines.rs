@@ -343,7 +343,7 @@ fn bad_lines_behind_an_open_ack_do_not_pile_up() {
     let back_end = world.connect(0, PUSH);
     let input = format!("{{\"user\":\"{user}\",\"data\":1,\"ack\":true}}\n") + &"x\n".repeat(5000);
     world.send(back_end, input.as_bytes());
-    // The other worker runs no turns, so the first command stays unanswered and the number of waiting commands
+    // Worker 1 runs no turns, so the first command stays unanswered and the number of waiting commands
     // reaches its limit.
     while world.blocked(back_end) == Some(WaitReason::Turn) {
         world.turn(0);

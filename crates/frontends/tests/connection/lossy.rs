@@ -45,7 +45,8 @@ fn the_newest_come_through_whole_and_in_order() {
     let back_end = world.connect(0, PUSH);
     world.read_at_most(slow, 0);
     publish(&mut world, back_end, "a", 0..500);
-    // Other messages to the slow client, such as a pong, are neither delayed nor dropped.
+    // Messages other than publications, such as a pong, are neither delayed nor dropped for the
+    // slow client.
     world.send(slow, &control(Opcode::Ping, b"here?"));
     world.settle();
     assert!(world.is_open(slow));

@@ -282,7 +282,7 @@ fn short_of_memory_nothing_new_is_begun_for_clients() {
         server_messages(&world.take(old)),
         [ServerMessage::Text("1".into())]
     );
-    // `/health` still answers 503, since this process is never ready.
+    // `/health` answers 503, since this process is never ready.
     let bytes = world.ask(back_end, get("/health"));
     assert_eq!(statuses(&bytes), [503]);
 }
@@ -326,7 +326,8 @@ fn wrong_keys_are_rejected_and_too_many_close_the_connection() {
         "wrong key for the admin page from 127.0.0.1",
     ];
     assert_eq!(notes, expected);
-    // An address with too many wrong keys gets 429 with the time in whole seconds, and the connection is closed.
+    // An address with too many wrong keys gets status 429 with the time to wait in whole seconds, and its connection
+    // is closed.
     for worker in &mut world.workers {
         let site = Arc::get_mut(&mut worker.shared_mut().config).expect("the only one");
         let access = &mut site.listeners[usize::from(INTERNAL)].access;

@@ -9,7 +9,7 @@ use crate::world::wire::{
 };
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
 
-/// Maximum number of bytes of one receive.
+/// Maximum number of bytes that the server receives from a connection at once.
 const RECEIVE_BYTES: usize = 64 * 1024;
 
 const FLOODERS: usize = 20;
@@ -20,7 +20,7 @@ const TURNS_MAX: usize = 1;
 /// Opens a connection of a flooder.
 type Open = fn(&mut World) -> Peer;
 
-/// Returns as many copies of `unit` as one receive may contain.
+/// Returns as many copies of `unit` as the server receives at once.
 fn flood(unit: &[u8]) -> Vec<u8> {
     unit.repeat(RECEIVE_BYTES / unit.len())
 }
@@ -173,11 +173,11 @@ fn input_that_waits_for_its_turn_is_worked_on_in_order_and_whole() {
     assert!(!world.is_open(flooder));
 }
 
-/// Sends one receive full of requests for a file; returns how many of them are answered in the first turn.
+/// Sends as many requests for a file as the server receives at once. Returns how many are answered in the first turn.
 fn answered_at_once(target: &str, accepted: &str) -> usize {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
-    // Responses without a body, so that the work of a turn, and not the outbox, limits their number.
+    // The responses have no body, so that their number is limited by the work of a turn and not by the outbox.
     let condition = format!("If-None-Match: *\r\nAccept-Encoding: {accepted}\r\n");
     let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{condition}\r\n");
     world.send(peer, &flood(head.as_bytes()));

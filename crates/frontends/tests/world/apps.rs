@@ -428,7 +428,7 @@ impl Apps for TestApps {
             AbandonReason::TimedOut => AppCall::TooLate,
         };
         record.calls.push((id, call));
-        // `None`: if the application does not decide on handshakes, a handshake is abandoned without an earlier call.
+        // `None`: an application that does not decide on handshakes has had no call about an abandoned handshake.
         let from = [
             None,
             Some(Standing::Judged),

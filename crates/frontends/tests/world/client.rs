@@ -21,8 +21,9 @@ pub(super) struct Client {
     pub(super) window: usize,
     pub(super) received: Vec<u8>,
     pub(super) scratch: Vec<u8>,
-    /// Whether the client is to send FIN; the next field: whether the server has received it.
+    /// Whether the client is to send FIN.
     pub(super) is_finishing: bool,
+    /// Whether the server has received the client's FIN.
     pub(super) has_finished: bool,
     /// Whether the server has sent FIN.
     pub(super) is_shut_down: bool,

@@ -196,7 +196,8 @@ impl World {
         self.deliver_waiting(peer);
     }
 
-    /// Delivers FIN together with the last bytes, even if earlier input waits, as when both are in one TLS record.
+    /// Delivers FIN together with the last bytes, even if earlier input waits. This happens if one TLS record
+    /// contains both.
     pub fn end_now(&mut self, Peer(peer): Peer) {
         let client = &mut self.clients[peer];
         (client.is_finishing, client.has_finished) = (true, true);

@@ -152,7 +152,7 @@ pub fn server_messages(bytes: &[u8]) -> Vec<ServerMessage> {
     messages
 }
 
-/// Returns the text messages in these bytes; panics if there are others.
+/// Returns the text messages in these bytes. Panics if the bytes contain any other message or a control frame.
 pub fn texts(bytes: &[u8]) -> Vec<String> {
     server_messages(bytes)
         .into_iter()

@@ -30,7 +30,7 @@ const ATTEMPT_PLACE: usize = 8;
 /// Maximum number of tags that are decoded.
 const TAGS_MAX: usize = 1024;
 
-/// Encodes a publication for the store. `id` distinguishes it from all others.
+/// Encodes a publication for the store. `id` distinguishes it from all other publications.
 pub(crate) fn encode(
     id: u64,
     payload: PayloadRef<'_>,

@@ -171,7 +171,7 @@ impl RemoteEngine {
         let place = self.entries.find(wildcard);
         let entry = place.and_then(|place| self.entries.get(place));
         let has_subscribers = entry.is_some_and(|entry| entry.feed == FeedState::Live);
-        // Without history, publications may be lost unnoticed anyway.
+        // In namespaces without history, clients never notice lost publications.
         if has_subscribers && self.namespaces.has_history_under(wildcard) {
             self.lost(wildcard);
         }
@@ -234,7 +234,7 @@ impl RemoteEngine {
         self.feed(place, item, id);
     }
 
-    /// Passes an item of a channel whose feed is live to the hub, if it belongs to the channel's epoch.
+    /// Passes an item to the hub if the item belongs to the channel's epoch. The channel's feed must be live.
     fn feed(&mut self, place: u32, item: FeedItem, id: u64) {
         let (Some(entry), Some(position)) =
             (self.entries.get_mut(place), item.publication.position)
@@ -250,7 +250,7 @@ impl RemoteEngine {
         self.emit(place, item, id);
     }
 
-    /// Returns whether this node follows the channel, itself or through a wildcard channel.
+    /// Returns whether this node follows the channel, directly or through a wildcard channel.
     fn follows(&self, channel: &str) -> bool {
         let is_live = |topic: &str| self.topics.get(topic).is_some_and(|topic| topic.is_live);
         let entry = self.entries.find(channel);
@@ -259,8 +259,8 @@ impl RemoteEngine {
             || self.topic(channel).is_some_and(is_live)
     }
 
-    /// Returns the entry of an item's channel; `None` if the channel is not followed. Creates it if only a wildcard
-    /// channel covers the channel.
+    /// Returns the entry of an item's channel; `None` if the channel is not followed. Creates the entry if
+    /// only a wildcard channel covers the channel.
     fn place_to_feed(&mut self, channel: &Arc<str>, at: Position, before: u64) -> Option<u32> {
         if !self.follows(channel) {
             return None;
@@ -360,8 +360,8 @@ impl RemoteEngine {
             return;
         };
         if entry.is_unsure && !check.is_verifying {
-            // Until the comparison after a restart is answered, other answers are ignored. That comparison also finds
-            // the latest publication.
+            // Until the comparison after a restart is answered, the answers to all other comparisons are ignored. That
+            // comparison also finds the latest publication.
             return;
         }
         let Found { top, id, latest } = found;
@@ -381,7 +381,7 @@ impl RemoteEngine {
             return self.lost(&check.channel);
         }
         if top.offset < entry.known.0 && !check.is_verifying {
-            // The store has lost publications that this node knows.
+            // The offset in the store is lower than the known one, so the store has lost publications.
             return self.check(place, true);
         }
         entry.note_id(top.offset, id);
@@ -411,7 +411,7 @@ impl RemoteEngine {
             .push_back(EngineReport::Lost(Arc::clone(channel)));
     }
 
-    /// Handles the requested position of a channel: the feed becomes live there.
+    /// Handles the position requested for a channel. The channel's feed is live from this position on.
     fn placed(&mut self, place: u32, top: Position, id: u64) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -450,7 +450,7 @@ impl RemoteEngine {
                 self.reports
                     .push_back(EngineReport::History(request_context, page));
             }
-            // The store may have lost publications before the returned ones.
+            // The store may have lost publications that precede the returned ones.
             Task::Chain { ref order, .. } if self.is_unsure(&order.channel) => self.give_up(task),
             Task::Chain {
                 read,

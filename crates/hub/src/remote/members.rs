@@ -1,4 +1,4 @@
-//! The members of this home's channels, as recorded in the store.
+//! Records in the store the members of the channels whose home is this worker.
 
 use std::sync::Arc;
 

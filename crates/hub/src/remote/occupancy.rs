@@ -25,7 +25,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Sends orders for the waiting changes, except for channels with an unanswered change.
+    /// Sends an order for each waiting change, except for changes of channels with an unanswered order.
     pub(super) fn record(&mut self) {
         for occupancy in std::mem::take(&mut self.unrecorded) {
             match self.recording.insert(Arc::clone(&occupancy.channel)) {

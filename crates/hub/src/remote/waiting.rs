@@ -46,7 +46,7 @@ impl<T> Waiting<T> {
         Some(entry)
     }
 
-    /// Removes the oldest entry if it matches.
+    /// Removes and returns the oldest entry if `fits` accepts it.
     pub(super) fn take_first_if(&mut self, fits: impl FnOnce(&T) -> bool) -> Option<T> {
         let first = self.places.front()?.as_ref()?;
         let ticket = self.first;

@@ -152,7 +152,7 @@ fn the_back_end_gives_when_it_takes_sixteen_times_as_much_as_a_user() {
     let full = streams.held();
     keep_to(&mut streams, full - 100_000);
     assert_eq!(kept(&streams, 100), 10);
-    // Each user may take up to a sixteenth of the back end's bytes before its publications are evicted.
+    // Each user may take up to a sixteenth of the back end's bytes before that user's publications are evicted.
     for number in 0..1_000 {
         publish_as(&mut streams, 101 + number % 9, "mallory", 1_000);
         while streams.evict(usize::MAX) > 0 {}

@@ -84,7 +84,7 @@ impl Outlet for TestOutlet {
 
 /// An engine whose messages the test delivers.
 pub(crate) trait Driven: Engine + Sized {
-    /// Whether the engine knows the number of subscribers on all nodes.
+    /// Whether the engine reports the number of subscribers on all nodes.
     const KNOWS_SUBSCRIBERS: bool;
 
     /// Delivers one message in flight to the engine or the hub. Returns `false` if none is in flight.

@@ -178,7 +178,7 @@ pub(crate) fn handed<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(published.receivers, expected);
 }
 
-/// A history read and the feed connect without a gap or an overlap, even if more is published
+/// The feed continues a history read without a gap or an overlap, even if publications arrive
 /// during the read.
 pub(crate) fn chain<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);

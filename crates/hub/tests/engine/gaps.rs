@@ -83,7 +83,7 @@ fn lost() {
     // The subscription ends with the gap, so the item behind the gap is not delivered.
     assert_eq!(bench.outlet.texts(1), ["a"]);
     assert_eq!(bench.outlet.lost, [1]);
-    // Sessions that subscribe again get the following items.
+    // A session that subscribes again gets the items after its new subscription.
     bench.subscribe(1, None);
     bench.publish_and_settle("d");
     assert_eq!(bench.outlet.texts(1), ["a", "d"]);
@@ -134,7 +134,7 @@ fn retry_with(broken: Broken) {
     bench.settle();
     assert_eq!((bench.failed, bench.published.len()), (1, 1));
     bench.hub.engine().is_mute = false;
-    // With a key, the publisher itself retries. The first attempt was stored, so the retry is
+    // A publisher that sets an idempotency key retries itself. The first attempt was stored, so the retry is
     // skipped and its reply has the position of the stored publication.
     bench.publish_with("b", Some(keyed()));
     bench.settle();

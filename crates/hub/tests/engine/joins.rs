@@ -1,4 +1,4 @@
-//! Tests of the engine's contract: subscriptions that the engine confirms later, whose home is on the same worker or on
+//! Tests of the engine's contract for subscriptions that the engine confirms later. Their home is the same worker or
 //! another one.
 
 use crate::pair::{Pair, ReceivedEvent, publication};
@@ -6,7 +6,7 @@ use crate::pair::{Pair, ReceivedEvent, publication};
 const KEPT: &str = "kept:1";
 const PASSING: &str = "chat";
 
-/// Returns a pair of workers after ten publications to a channel, which session 0 has received, and their offsets.
+/// Returns a pair of workers, and the offsets of ten publications to a channel that session 0 has received.
 fn filled() -> (Pair, Vec<u64>) {
     let mut pair = Pair::new(3);
     pair.subscribe(0, KEPT, &[]);
@@ -245,8 +245,8 @@ fn join_with_more_than_is_kept() {
     }
 }
 
-/// The subscriber knows an item that this node has not delivered yet. It joins after the feed has caught up, so it does
-/// not get the item twice.
+/// A subscriber already has an item that this node has not delivered yet. It joins after the feed has caught up, so it
+/// does not get the item twice.
 #[test]
 fn join_ahead_of_the_feed() {
     let (mut pair, _) = filled();

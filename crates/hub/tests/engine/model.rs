@@ -1,4 +1,4 @@
-//! A model of the store outside the process for [`RemoteEngine`]. Its feed may overtake its answers. If it is lossy,
+//! A model of the external store that [`RemoteEngine`] uses. Its feed may overtake its answers. If it is lossy,
 //! connections are cut at any moment, with orders, answers and items in flight.
 
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use veche_nodes::engine::peer::Entries;
 
 use crate::bench::{Bench, Driven, TestOutlet};
 
-/// Maximum number of cuts in one test, so that the test ends.
+/// Maximum number of times that a test cuts a connection, so that the test ends.
 const CUTS_MAX: u32 = 12;
 
 /// The stored state of a channel.

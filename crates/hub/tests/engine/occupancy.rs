@@ -44,7 +44,8 @@ fn leave(bench: &mut Bench<RemoteEngine>, index: u32) -> Vec<Occupancy> {
     orders(bench)
 }
 
-/// Passes an event of the engine to the hub. Returns the changes of occupancy that are then ordered.
+/// Passes an event of the engine to the hub. Returns the changes of occupancy that the engine is
+/// ordered to record afterwards.
 fn tell(bench: &mut Bench<RemoteEngine>, event: Event) -> Vec<Occupancy> {
     bench.hub.engine().handle(event);
     while bench.hub.take_reports(&mut bench.outlet) {}

@@ -123,8 +123,8 @@ fn ignored_messages_are_counted() {
     assert_eq!(bench.outlet.texts(1), ["a", "a"]);
 }
 
-/// A read without a limit requests one publication more than a reply may contain. If the store
-/// returns that many, the hub refuses the read.
+/// For a read without a limit, the hub requests one publication more than a reply may contain. If
+/// the store returns all of them, the hub refuses the read.
 #[test]
 fn reads_beyond_the_limit_are_refused() {
     let mut bench = bench();

@@ -1,5 +1,5 @@
-//! A home whose engine is outside the process, when the store restarts. The tests pass each event of the engine to the
-//! hub.
+//! Tests a home whose engine is outside the process, while the store restarts. The tests pass each event of the engine
+//! to the hub.
 
 use bytes::Bytes;
 use veche_hub::{Epoch, Hub, Options, Position, RemoteEngine, SubscribeOptions, Ticket, WorkerId};
@@ -179,8 +179,8 @@ fn items_go_on_with_the_connection() {
     assert_eq!(bench.outlet.offsets(1), [3]);
 }
 
-/// A repeated publication states the channel's position before the first attempt, including the
-/// epoch: after it loses data, the store assigns low offsets again.
+/// A repeated publication states the channel's position before the first attempt, including the epoch: a store that has
+/// lost data assigns low offsets again.
 #[test]
 fn a_repetition_names_the_epoch_of_its_offset() {
     let mut bench = bench();
@@ -195,8 +195,8 @@ fn a_repetition_names_the_epoch_of_its_offset() {
     assert_eq!(repeated, Some(at(1, 3)));
 }
 
-/// A subscriber waits for the read that closes a gap. If the epoch of the gap is lost, a read for the subscriber still
-/// starts.
+/// A subscriber waits for the read that closes a gap. If the epoch ends before the result of that read arrives, the hub
+/// starts another read for the subscriber.
 #[test]
 fn a_subscriber_behind_a_gap_of_a_lost_epoch_is_answered() {
     let mut bench = bench();
@@ -374,7 +374,8 @@ fn nothing_counts_before_the_comparison() {
     tell(&mut bench, Event::Down);
     let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     tell(&mut bench, refused(check_of(&orders).ticket));
-    // Neither the result of another check nor the position of a confirmed publication changes the known position.
+    // The known position is still being compared with the store. Meanwhile, neither the result of an ordinary check nor
+    // the position of a confirmed publication changes it.
     let check = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
     assert!(!check.is_verifying);
     let latest = Some((3, data));
@@ -390,7 +391,8 @@ fn nothing_counts_before_the_comparison() {
     assert_eq!(bench.outlet.offsets(1), [3]);
 }
 
-/// The result of a read before the comparison is ignored, because its publications may have reused offsets.
+/// Until the restarted store is compared with the known position, the results of reads are ignored, because their
+/// publications may have reused offsets.
 #[test]
 fn a_read_before_the_comparison_closes_no_gap() {
     let mut bench = bench();

@@ -88,7 +88,7 @@ pub(crate) struct Unruly {
     pub(crate) reads: u32,
     /// The channels that the engine follows.
     pub(crate) followed: BTreeSet<Arc<str>>,
-    /// The members on this node; the next field has those on other nodes.
+    /// The members on this node. `members_elsewhere` has the members on other nodes.
     pub(crate) members: Vec<Member>,
     pub(crate) members_elsewhere: Vec<Member>,
     delays_chains: bool,

@@ -1,4 +1,5 @@
-//! Subscribers of wildcard channels whose engine is outside the process: interruptions of the feed, and new channels.
+//! Tests subscribers of wildcard channels with an engine outside the process: interruptions of the
+//! feed, and channels that are new to the node.
 
 use std::sync::Arc;
 

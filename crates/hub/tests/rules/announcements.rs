@@ -1,5 +1,5 @@
-//! Joins and leaves: the limits of the queue and of one turn, and the queue space that is freed
-//! when items have no subscribers left.
+//! Tests joins and leaves: the limits of the queue and of one turn, and the queue space that is
+//! freed when items have no subscribers left.
 
 use std::sync::Arc;
 

@@ -119,8 +119,8 @@ fn an_empty_channel_is_reported_once_a_second_however_often_clients_subscribe() 
     let expected = ["open:1 Empty at 0", "open:2 Empty at 0"];
     assert_eq!(empty(&mut node), expected);
     assert!(node.hub.needs_maintenance());
-    // Both channels are found empty again. Only `open:1` is reported again, because `open:2` has
-    // received a publication.
+    // `open:1` and `open:2` are found empty a second time. Only `open:1` is reported, because
+    // `open:2` has received a publication.
     for (session, channel) in [(0, "open:1"), (2, "open:2")] {
         node.subscribe(session, channel);
     }
@@ -234,7 +234,8 @@ fn channels_beyond_the_limit_are_reported_vacated_at_once() {
         node.unsubscribe(0, &channel);
         node.hub.take_channel_events(&mut Vec::new());
         if number + 1 == EMPTY_MAX {
-            // The limit is reached, so one more empty channel is reported as vacated at once.
+            // The limit on empty channels is reached, so one more empty channel is reported as
+            // vacated at once.
             node.join(session(0), "late:next", &stay);
             node.unsubscribe(0, "late:next");
             let expected = ["late:next Occupied at 0", "late:next Vacated at 0"];

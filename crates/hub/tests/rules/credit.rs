@@ -126,7 +126,7 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     assert_eq!(node.outlet.delivered, ["a to 1", "a to 2"]);
     assert_eq!(node.hub.gauges().stalled, 1);
 
-    // Later publications that need only other lanes continue.
+    // Later publications that do not need the blocked lane continue.
     node.outlet.credits = [9; 4];
     node.hub.sweep(0, &mut node.outlet);
     let [far_only] = {

@@ -10,7 +10,7 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{Node, POSITION_TTL_MS, START_MS, TTL_MS, back_from, namespaces};
 
-/// The limits in `src/memory.rs`: the calls per full scan, and the minimum and maximum number of streams per call.
+/// As in `src/memory.rs`: a full scan takes `LOOKS` calls, and a call scans from `LOOK_MIN` to `LOOK_MAX` streams.
 const LOOKS: u32 = 30;
 const LOOK_MIN: u32 = 256;
 const LOOK_MAX: u32 = 8192;
@@ -100,7 +100,7 @@ fn closed_streams_add_no_expiry_calls() {
         node.hub.maintain();
     }
     assert_eq!(node.hub.gauges().history_bytes, 0);
-    // Creates as many streams as one call scans at least.
+    // Creates the minimum number of streams that a call scans.
     let left = LOOK_MIN;
     fill(&mut node, left);
     let bytes = node.hub.gauges().history_bytes;
@@ -246,7 +246,7 @@ fn a_budget_met_exactly_closes_no_stream() {
         node.page(&format!("kept:{number}"));
     }
     let bytes = node.hub.gauges().history_bytes as usize;
-    // In addition to the limit, streams without publications may use a quarter of it.
+    // Streams without publications may use a quarter of the limit in addition to the limit itself.
     for (bytes_max, streams) in [(4 * bytes + 4, 3), (4 * bytes, 3), (4 * bytes - 1, 0)] {
         node.hub.set_history(Arc::new(namespaces()), bytes_max);
         node.hub.maintain();

@@ -37,7 +37,8 @@ fn unkept_publications_count_against_the_log_only_while_waiting() {
         node.write_log();
         assert_eq!(node.hub.gauges().pending, 0);
     }
-    // Publications count against the limit only while they wait.
+    // Publications count against the limits of waiting publications only until the log has stored
+    // them.
     assert_eq!(node.publish("kept", "kept:1"), Ok(RequestOutcome::Pending));
     for _ in 0..16 {
         let passed = node.publish_with(&large, "kept:1", passing());
@@ -108,7 +109,7 @@ fn many_unawaited_changes_make_a_batch() {
     let is_trimmed = |append: &LogRecord| matches!(append, LogRecord::Trimmed { below: 2, .. });
     assert!(batch.records.iter().all(is_trimmed));
     assert!(!node.hub.has_changes());
-    // The remaining changes are fewer than the limit, so they do not cause another batch.
+    // The remaining changes are fewer than `CHANGES_MAX`, so they do not cause another batch.
     node.hub.maintain();
     assert_eq!(node.hub.take_batch(false), None);
     let batch = node.hub.take_batch(true).expect("all of it");

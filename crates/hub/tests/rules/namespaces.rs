@@ -1,4 +1,4 @@
-//! The options of namespaces, and their effect on deliveries.
+//! Tests the options of namespaces, and their effect on deliveries.
 
 use std::sync::Arc;
 

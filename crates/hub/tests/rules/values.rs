@@ -254,7 +254,7 @@ fn publication_info_is_counted_to_the_byte() {
     };
     for (info, expected) in rows {
         let more = bytes(Some(info.clone())) - bytes(None);
-        // The account of the publisher additionally stores the user's name.
+        // The publisher's account stores the user's name too, and the gauge counts both copies.
         let user = info.client.as_ref().map_or(0, |client| client.user.len());
         assert_eq!(more, (expected + user) as u64, "{info:?}");
     }

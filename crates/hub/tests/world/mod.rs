@@ -159,7 +159,7 @@ pub(crate) struct Wires {
     pub(crate) settled: BTreeMap<Ticket, u32>,
     /// The epochs of channels with history.
     pub(crate) epochs: BTreeMap<String, Epoch>,
-    /// The number of deliveries with the payload of the preceding publication, which the receiver had received.
+    /// The number of deliveries whose `previous` payload the receiver had received before.
     pub(crate) previous: u64,
 }
 
@@ -207,7 +207,7 @@ impl World {
         world
     }
 
-    /// Starts a process with the given number of workers, which restores the stored streams.
+    /// Starts a process with the given number of workers, and restores the stored streams in it.
     fn begin(&mut self, workers: u16, seed: u64) {
         let namespaces = Arc::new(namespaces());
         let hub = |me| {
@@ -478,7 +478,7 @@ impl World {
         }
     }
 
-    /// Returns the number of deliveries with the payload of the preceding publication that the receiver had received.
+    /// Returns the number of deliveries whose `previous` payload the receiver had received before.
     pub(crate) fn previous(&self) -> u64 {
         self.wires.previous
     }

@@ -172,8 +172,8 @@ impl Outlet for Port<'_> {
         match answer {
             HubReply::Subscribed(joined) => {
                 if self.wires.lives[&ticket].since.is_none() {
-                    // The home is on this worker, so no message has shown the registration to the
-                    // model.
+                    // The home is on this worker, so no message has informed the model of the
+                    // registration.
                     self.wires.register(ticket);
                 }
                 let life = self.wires.lives.get_mut(&ticket).expect("a ticket of ours");
@@ -192,7 +192,7 @@ impl Outlet for Port<'_> {
                 life.joined = joined;
             }
             HubReply::Published(published) => {
-                // The home is on this worker, so no message has shown the acceptance to the model.
+                // The home is on this worker, so no message has informed the model of the acceptance.
                 self.wires.take_in(ticket);
                 assert!(
                     self.wires.published.remove(&ticket).is_some(),

@@ -19,7 +19,7 @@ pub(super) const USER_HEADER: &str = "x-veche-user";
 /// `expire_at` instead.
 const EXPIRE_HEADER: &str = "x-veche-expire-at";
 
-/// The maximum time for which a response is cached, whatever its `Cache-Control` says.
+/// The maximum time for which a response is cached, regardless of its `Cache-Control`.
 const KEPT_MAX: Duration = Duration::from_secs(3600);
 
 /// Returns the headers of the request: the selected ones of the client, and the original method and URI.

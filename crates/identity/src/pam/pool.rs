@@ -28,7 +28,7 @@ const START_WAIT: Duration = Duration::from_secs(10);
 /// A request to check a password.
 pub(super) struct PasswordCheck {
     pub(super) request: PamRequest,
-    /// The deadline, which includes queueing.
+    /// The deadline of the check. Time in the queue counts too.
     pub(super) until: Instant,
     pub(super) ticket: CheckTicket,
     pub(super) observer: Arc<dyn CheckObserver>,
@@ -185,7 +185,7 @@ impl Inner {
         self.end(&mut helper);
     }
 
-    /// Takes the next check; `None` ends the thread.
+    /// Waits for the next check and removes it from the queue. `None` ends the thread.
     fn next(&self) -> Option<PasswordCheck> {
         let mut state = self.state.lock();
         loop {

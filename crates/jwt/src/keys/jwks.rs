@@ -14,7 +14,7 @@ struct JwkSet {
     keys: Vec<serde_json::Value>,
 }
 
-/// The relevant members; all others are ignored, including private ones.
+/// The members of a JSON Web Key that are read. Private members are not among them.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -59,7 +59,7 @@ fn key(member: Jwk) -> Option<Key> {
         ("EC", Some(name)) => {
             let curve = Curve::named(name)?;
             let mut point = vec![UNCOMPRESSED];
-            // RFC 7518 section 6.2.1.2: each coordinate has its full length.
+            // RFC 7518 section 6.2.1.2: each coordinate has the full length, including leading zeros.
             for coordinate in [bytes(member.x?)?, bytes(member.y?)?] {
                 if coordinate.len() != curve.coordinate_bytes() {
                     return None;
@@ -69,7 +69,8 @@ fn key(member: Jwk) -> Option<Key> {
             Material::point(curve, &point)?
         }
         ("OKP", Some("Ed25519")) => Material::ed25519(&bytes(member.x?)?)?,
-        // Including "oct", a symmetric key: a published secret is not secret.
+        // Other types are not used. This includes symmetric keys ("oct"), since a published key is
+        // not secret.
         _ => return None,
     };
     let mut key = Key::new(member.kid, material);

@@ -1,4 +1,4 @@
-//! Each kind of key verifies the algorithms of its kind with any digest, and no others.
+//! Tests that each kind of key verifies exactly the algorithms of its kind, with any digest.
 
 use ring::hmac;
 use serde_json::json;

@@ -24,7 +24,7 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Returns a token with this header and signature.
+/// Returns a token with this header and these claims, signed by `sign`.
 fn token(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
     let message = format!(
         "{}.{}",
@@ -262,7 +262,7 @@ fn valid_and_invalid_claims() {
             &to,
             Err(TokenError::Audience),
         ),
-        // Without configured audiences any is accepted, as in Centrifugo.
+        // Without configured audiences any audience is accepted, as in Centrifugo.
         (
             json!({"sub": "ann", "exp": exp, "aud": "shop"}),
             &plain,

@@ -1,4 +1,4 @@
-//! The examples of RFC 7515 appendix A and RFC 8037 appendix A.4.
+//! Tests the examples of RFC 7515 appendix A and RFC 8037 appendix A.4.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -148,8 +148,8 @@ fn read(kind: &str, text: &str) -> Result<Slo, CommandFailure> {
 }
 
 /// Evaluates a step: a rate passes if it is reached without errors and meets all objectives. A
-/// tester that is the bottleneck makes figures worse, never better, so this is mentioned only for
-/// failed steps.
+/// tester that is the bottleneck makes figures worse, never better, so a bottleneck is mentioned
+/// only for failed steps.
 fn evaluate(rate: f64, report: &Report, promises: &[Slo]) -> SearchStep {
     let mut checks = check_phase(report, promises, &[], true);
     if report.messages.rate_reached == Some(false) && checks.iter().all(|check| check.passed) {

@@ -25,10 +25,11 @@ pub(crate) struct LoadClient {
     pub(crate) family: AddressFamilyChoice,
 }
 
-/// The address family to which a client connects, out of at most two of its endpoint.
+/// The address family to which a client connects. An endpoint has at most two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressFamilyChoice {
-    /// The first address family: the initial choice, and the choice after this family has answered.
+    /// The first address family. It is the initial choice, and the choice after this family has
+    /// answered.
     First,
     Second,
     /// The first address family, because the second did not answer.
@@ -74,7 +75,7 @@ pub(crate) enum ClientState {
     Http(Box<ResponseReader>),
     /// A protocol of lines, with the incomplete last line received so far.
     Lines(Vec<u8>),
-    /// Closed by us, or about to be.
+    /// The load tester has closed the connection or is about to close it.
     Leaving,
 }
 

@@ -1,7 +1,7 @@
 //! One thread of a run: its sockets, its clients, and the load that controls them.
 //!
-//! Bytes of a socket pass through TLS, if any, and the client's state to the load; the load's output for one piece of
-//! input is written at once.
+//! Received bytes pass through TLS (if it is used) and the client's state to the load. The load's output for one piece
+//! of input is written at once.
 
 mod inbound;
 mod io;
@@ -335,7 +335,7 @@ impl<'l> Engine<'l> {
 }
 
 enum Stage {
-    /// Connections are being opened. Open ones wait until the others are open, too.
+    /// Connections are being opened. Those that are open wait until all are open.
     Opening,
     Running,
     /// The run waits for the last answers.

@@ -34,8 +34,8 @@ pub(crate) struct EngineState {
     /// The start of the measured time (`until_ns` is its end); `u64::MAX` before it has begun.
     pub(crate) from_ns: u64,
     pub(crate) until_ns: u64,
-    /// Answers up to this time count as in time. Computed at the first answer after the measured
-    /// time.
+    /// The time up to which answers count as in time. It is computed at the first answer after the
+    /// measured time.
     pub(super) grace_until_ns: Option<u64>,
     /// Whether heartbeats are configured.
     pub(super) has_heartbeats: bool,
@@ -45,8 +45,9 @@ pub(crate) struct EngineState {
     pub(super) client_by_slot: Vec<u32>,
     pub(super) trusts: Vec<Option<ClientTls>>,
     pub(super) codecs: Codecs,
-    /// The client whose input is being processed, and its output.
+    /// The client whose input is being processed.
     pub(super) current: Option<u32>,
+    /// The output of the current client.
     pub(super) out: Vec<u8>,
     pub(super) encrypted: Vec<u8>,
     pub(super) spare: Vec<Vec<u8>>,
@@ -55,8 +56,9 @@ pub(crate) struct EngineState {
     pub(super) next_source: usize,
     /// The resolved addresses of each endpoint.
     pub(super) families: Vec<EndpointAddresses>,
-    /// Unsent bytes by client, and in total.
+    /// Unsent bytes by client.
     pub(super) unsent: Vec<usize>,
+    /// Unsent bytes of all clients.
     pub(super) unsent_in_all: usize,
     pub(super) work_began_ns: u64,
 }

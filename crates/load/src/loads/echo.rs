@@ -35,7 +35,7 @@ pub(crate) struct EchoLoad {
     unanswered: u64,
 }
 
-/// Connections that are closed and reopened.
+/// The state of closing and reopening connections during a run.
 struct ChurnState {
     per_second: f64,
     pace: Option<Schedule>,
@@ -100,7 +100,7 @@ impl EchoLoad {
         flight.sent.push_back(at_ns);
     }
 
-    /// Sends due messages (open loop) while a client has room.
+    /// Sends due messages (open loop) while a client may have another message in flight.
     fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;
@@ -209,7 +209,7 @@ impl EchoLoad {
             .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
     }
 
-    /// Sends messages until the limit in flight is reached.
+    /// Sends messages until the maximum number of messages in flight is reached.
     fn fill(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
         for _ in self.flights[client_index as usize].sent.len()..self.inflight as usize {
             self.send(io, client_index, io.net.now_ns);
@@ -405,8 +405,8 @@ impl Load for EchoLoad {
         if !self.is_behind(io.net) {
             return;
         }
-        // After the end, no connections are closed for churn: clients about to leave stay, and
-        // clients that have left are reopened.
+        // After the measured time, no connections are closed for churn: clients about to leave stay,
+        // and clients that have left are reopened.
         if let Some(churn) = &mut self.churn {
             let flights = &mut self.flights;
             let unanswered = &mut self.unanswered;
@@ -445,7 +445,7 @@ impl Load for EchoLoad {
             net.tally.dead += u64::from(flight.expired > 0 && net.is_open(client_index));
             self.unanswered += flight.give_up_overtaken(net);
             for since in &flight.sent {
-                // Messages sent just before the end of a closed loop are answered after it.
+                // Messages sent just before the end of a closed loop are answered after the end.
                 if net.is_measured(*since) {
                     self.unanswered += 1;
                     let (cause, words) = if flight.greeted && flight.answered == 0 {

@@ -36,8 +36,7 @@ const QUIET_NS: u64 = 2 * SECOND;
 /// Time to wait for duplicates after the last expected delivery.
 const TWICE_NS: u64 = SECOND / 5;
 
-/// Returns whether the server answers each line with this body, once and in order. It does if the body has `ack` or
-/// an `id`.
+/// Returns whether a body has `ack` or an `id`. The server answers each line that has such a body once and in order.
 #[must_use]
 pub fn asks_for_answers(body: &str) -> bool {
     let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
@@ -47,7 +46,7 @@ pub fn asks_for_answers(body: &str) -> bool {
 /// One thread's part of the run.
 pub(crate) struct FanoutLoad {
     plan: FanoutPlan,
-    /// The part of a publication's body before the message; `after` is the rest.
+    /// The part of a publication's body before the message; `after` is the part after the message.
     before: ClientTemplate,
     after: ClientTemplate,
     hello: Option<ClientTemplate>,
@@ -188,7 +187,7 @@ impl FanoutLoad {
         (self.bursts() % u64::from(self.publishers)) as u32
     }
 
-    /// Returns the number of bursts so far, which determines the publisher and the receiver of the next one.
+    /// Returns the number of bursts so far, which determines the publisher and the receiver of the next burst.
     fn bursts(&self) -> u64 {
         self.count / u64::from(self.plan.burst)
     }
@@ -572,7 +571,7 @@ impl Load for FanoutLoad {
         let is_all_here = self.publishers == net.plan.endpoints[1].clients
             && (!self.plan.to_one || self.receivers == self.receivers_in_all);
         if let Some(recovery) = &self.recovery {
-            // Waits for missing messages until the time limit after the end of the load.
+            // Waits until no message is missing, but not beyond the time limit after the end of the load.
             return quiet_ns > QUIET_NS && self.has_all(net, recovery);
         }
         if !is_all_here {

@@ -16,7 +16,8 @@ const OVERTAKEN_MAX: usize = 4096;
 /// afterwards, otherwise as lost. Without stamps, answers must arrive in the order of the messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InflightQueue {
-    /// Send or due times of the messages, the oldest first.
+    /// Times of the messages in nanoseconds, the oldest first: due times in an open loop, otherwise
+    /// send times.
     pub(super) sent: VecDeque<u64>,
     /// Number of the oldest message in `sent`.
     pub(super) answered: u32,

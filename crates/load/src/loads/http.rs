@@ -38,8 +38,8 @@ pub(crate) struct HttpLoad {
     /// The encoded requests: one per client, or a single one if all are equal. If the plan has a
     /// list of requests, its entries in order.
     requests: Vec<RequestBytes>,
-    /// If the plan has a list of requests, the number of the next request, which keeps counting
-    /// beyond the length of the list.
+    /// If the plan has a list of requests, the number of the next request. After the last request of
+    /// the list, the list begins again, but the number keeps increasing.
     turn: Option<usize>,
     flights: Vec<VecDeque<u64>>,
     next: u32,
@@ -265,7 +265,7 @@ impl Load for HttpLoad {
             let http = io.net.tally.http.get_or_insert_default();
             http.unexpected_bodies = Some(0);
         }
-        // Reopens connections that the server closed before the first request.
+        // The server may have closed connections before the first request: they are reopened.
         for client_index in 0..self.flights.len() as u32 {
             if io.net.is_closed(client_index) && io.net.clients[client_index as usize].was_open {
                 self.reopen(io, client_index);

@@ -23,7 +23,7 @@ pub(crate) trait Load {
         net.clients.len() as u32
     }
 
-    /// Handles the start of the run at `start_ns`; open clients may send.
+    /// Handles the start of the run at `start_ns`. From then on open clients may send.
     fn begin(&mut self, io: &mut LoadIo<'_>, start_ns: u64);
 
     /// Handles a successful handshake of a client, before or after `begin`.
@@ -57,12 +57,12 @@ pub(crate) trait Load {
         let _ = (io, client_index, response);
     }
 
-    /// Handles a line without its terminator.
+    /// Handles a received line; `line` does not include the line terminator.
     fn line(&mut self, io: &mut LoadIo<'_>, client_index: u32, line: &[u8]) {
         let _ = (io, client_index, line);
     }
 
-    /// Handles the failure or unexpected end of a client, which is already counted or excused.
+    /// Handles the failure or unexpected end of a client. The failure is already counted or excused.
     fn closed(&mut self, io: &mut LoadIo<'_>, client_index: u32, was_open: bool) {
         let _ = (io, client_index, was_open);
     }

@@ -17,7 +17,7 @@ use crate::plan::ThreadPlan;
 use crate::report::model::Step;
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// The shootout, run by one thread.
+/// One thread's part of a shootout run.
 pub(crate) struct ShootoutLoad {
     plan: ShootoutPlan,
     /// Number of clients in the current step.

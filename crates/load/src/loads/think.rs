@@ -1,4 +1,5 @@
-//! Think time: the pause of a closed loop between an answer and the next message, like a user reading a page.
+//! Think time: the pause of a closed loop between an answer and the next message. It simulates a user
+//! who reads a page.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

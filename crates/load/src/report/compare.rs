@@ -103,7 +103,8 @@ pub enum Verdict {
     Unjudged,
 }
 
-/// Compares reports. The name of each, such as its file name, is used if the report has no label.
+/// Compares reports. The name of each report, such as its file name, is used if the report has no
+/// label.
 #[must_use]
 pub fn compare(reports: &[(String, Report)]) -> Comparison {
     let mut groups: Vec<(Group, Vec<&Report>)> = Vec::new();
@@ -139,8 +140,8 @@ pub fn compare(reports: &[(String, Report)]) -> Comparison {
     }
 }
 
-/// Returns two names of the same run, which was given twice or copied. Such a run must not count as
-/// two samples.
+/// Returns two names of the same run, if a run was given twice or copied. Such a run must not count
+/// as two samples.
 #[must_use]
 pub fn same_run(reports: &[(String, Report)]) -> Option<(&str, &str)> {
     reports.iter().enumerate().find_map(|(index, (name, run))| {
@@ -179,7 +180,7 @@ fn rows(groups: &[(Group, Vec<&Report>)]) -> Vec<ComparisonRow> {
         .iter()
         .map(|(_, runs)| runs.iter().flat_map(|report| metrics::of(report)).collect())
         .collect();
-    // A row's place is determined by the first run that has its figure.
+    // The place of a row is determined by the first run that has the row's figure.
     let mut keys: Vec<&Sample> = Vec::new();
     for sample in samples.iter().flatten() {
         if !keys.iter().any(|known| known.metric == sample.metric) {

@@ -3,7 +3,7 @@
 //! [`model`] defines the data, which is also the public format of `--json`. [`progress`] writes the
 //! progress line during a run, and [`text`] the report after it. [`html`] creates a page, [`files`]
 //! exports data for other programs, and [`compare`] compares runs. None of these modules measures,
-//! reads a clock or knows the destination of its output.
+//! reads a clock or depends on the destination of its output.
 
 pub mod compare;
 pub mod files;

@@ -46,8 +46,8 @@ pub struct Report {
     /// answer or delivery. Error responses are excluded. Absent if there were no answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// Why `latency_us` is missing although answers arrived: messages had no stamp, and the numbers
-    /// of messages and answers differ.
+    /// Why `latency_us` is missing although answers arrived: `settings.stamped` is false, and the
+    /// numbers of messages and answers differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_refused: Option<String>,
     /// Time from the start of the connect (or with `--connect-rate` from when it was due) to the

@@ -11,8 +11,8 @@ const REFERENCE: &str = include_str!(concat!(
     "/../../docs/reference/bench-report.md"
 ));
 
-/// A row of the reference. In a path, `[]` stands for an entry of a list and `*` for a variable
-/// key. A type that ends with `?` is optional.
+/// A row of the table in `bench-report.md`. In a path, `[]` stands for an entry of a list and `*`
+/// for a variable key. A field whose type ends with `?` is optional.
 struct Field {
     path: &'static str,
     kind: &'static str,

@@ -39,8 +39,8 @@ fn echo(inflight: u32, rate: Option<f64>) -> LoadPlan {
 const STALL: Duration = Duration::from_millis(300);
 const STALL_EVERY: Duration = Duration::from_millis(1500);
 
-/// Starts an echo server. All its connections stall together for [`STALL`] of every
-/// [`STALL_EVERY`].
+/// Starts an echo server. Once in every [`STALL_EVERY`], all its connections stall together for
+/// [`STALL`].
 fn stalling() -> std::net::SocketAddr {
     let began = now();
     serve_websocket(move |mut websocket| {
@@ -136,7 +136,8 @@ fn stay_on(core: usize) {
     sched_setaffinity(None, &set).expect("a core of ours");
 }
 
-/// Runs a server and a load on these cores; each answer takes this much of the server's CPU time.
+/// Runs a server on the core `server` and a load on the core `tester`. Each answer takes `work` of
+/// the server's CPU time.
 fn on_cores(server: usize, tester: usize, work: Duration, plan: impl Fn(&str) -> Plan) -> Report {
     stay_on(server);
     let address = serve_websocket(move |mut websocket| {

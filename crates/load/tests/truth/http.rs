@@ -56,7 +56,8 @@ fn half_errors_are_seen_as_such() {
     assert_eq!(http.statuses[&200] + http.statuses[&500], received);
     assert_eq!(http.body_bytes[&4], http.statuses[&500]);
     assert_eq!(http.body_bytes[&35], http.statuses[&200]);
-    // Each connection gets both kinds of response in turn, so its counts differ by at most one.
+    // On each of the three connections, responses with 200 and 500 alternate, so their counts
+    // differ by at most one.
     assert!(
         http.statuses[&200].abs_diff(http.statuses[&500]) <= 3,
         "{http:?}"
@@ -159,7 +160,7 @@ fn http10_keeps_connections_that_the_server_keeps() {
     assert_eq!(report.connections.reconnected, 0);
     assert!(report.messages.received > 20, "{:?}", report.messages);
 
-    // If there is no length, the body ends with the connection.
+    // Without a `Content-Length`, the body ends with the connection.
     let url = format!(
         "http://{}/old",
         serve_http(|_, _, _| (b"HTTP/1.0 200 OK\r\n\r\nto the end".to_vec(), After::Close))
@@ -338,7 +339,7 @@ fn each_client_has_its_number() {
     }
 }
 
-/// Servers that disconnect in the middle of a response, or send something other than HTTP.
+/// A response that breaks off in the middle, and one that is not HTTP, count as errors.
 #[test]
 fn invalid_responses_are_errors() {
     let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";

@@ -1,4 +1,5 @@
-//! Open loops while no connection is available: messages wait, and their latency includes the wait.
+//! Tests open loops while no connection is available: messages wait, and their latency includes the
+//! wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

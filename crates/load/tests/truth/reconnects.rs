@@ -1,5 +1,5 @@
-//! Addresses, reconnects and refusals: servers that listen on only one address family, reject
-//! returning receivers, deliver late, or refuse publications.
+//! Tests loads of servers that listen on only one address family, reject returning receivers,
+//! deliver late, or refuse publications.
 
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};

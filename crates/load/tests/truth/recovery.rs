@@ -102,7 +102,8 @@ impl Server {
             let mut lines = BufReader::new(socket).lines().map_while(Result::ok);
             for line in lines.by_ref() {
                 if !known.lock().take(&line) {
-                    // Earlier acknowledgements still arrive, and later publications are ignored.
+                    // Acknowledgements that were already sent arrive. Publications that the tester
+                    // sends from now on are ignored.
                     let _ = answers.shutdown(Shutdown::Write);
                     break;
                 }
@@ -286,9 +287,9 @@ fn run(
     (report, ledger, recovery)
 }
 
-/// When the server closes a connection, all data that it has sent still arrives, so it knows which
-/// messages are missing. There is one publisher, because the ledger detects reordering only among
-/// messages of the same publisher.
+/// All data that the server sends before it closes a connection arrives, so the server records
+/// exactly which messages are missing. There is one publisher, because the ledger detects
+/// reordering only among messages of the same publisher.
 #[test]
 fn exactly_the_faults_of_a_recovery_are_found() {
     let manners = [
@@ -408,7 +409,8 @@ fn publications_without_an_answer_count_nowhere() {
         );
         assert_eq!(faults, (0, 0, 0, 0), "{ledger:?}");
         assert!(truth.unanswered > 5, "{truth:?}");
-        // Later publications in flight on the same connection are not acknowledged either.
+        // Publications that were in flight behind an unacknowledged one, on the same connection,
+        // are not acknowledged either.
         assert!(recovery.unanswered >= truth.unanswered, "{recovery:?}");
         let published = truth.unanswered - truth.gone;
         assert_eq!(recovery.unanswered_delivered, published * 3, "{recovery:?}");

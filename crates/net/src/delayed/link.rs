@@ -60,7 +60,7 @@ pub(super) struct DelayedLink {
     /// Whether more than the low-water mark was queued, so that `Drained` must be reported when the
     /// queue falls to it.
     pub(super) is_above_low_water: bool,
-    /// Number of unsent bytes that the caller knows, from its last send or from an event.
+    /// Number of unsent bytes as last reported to the caller, by a send or by an event.
     unsent_reported: usize,
     /// If the transport is paused, the number of bytes that may still be delivered.
     paused: Option<usize>,
@@ -249,8 +249,8 @@ impl DelayedLink {
     pub(super) fn next_sent(&mut self, driver: &impl Driver) -> Option<Buffer> {
         let below = self.below?;
         let front = self.sends.0.front()?;
-        // `unsent` also counts later buffers. This may delay the event further, which does no harm
-        // in this driver.
+        // `unsent` includes the bytes of later buffers, so this buffer may be returned later than
+        // possible. That does no harm in this driver.
         if !self.live || front.sent < front.buffer.len() || driver.unsent(below) > 0 {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Handling of a ready transport: connected, readable, writable or broken.
+//! Handles a transport that epoll reports as connected, readable, writable or broken.
 
 use rustix::io::Errno;
 

@@ -1,4 +1,4 @@
-//! Sending: immediately if the socket accepts it, otherwise from a queue.
+//! Sends data at once if the socket accepts it, otherwise from a queue when the socket is writable.
 
 use std::io::IoSlice;
 
@@ -63,8 +63,8 @@ impl Epoll {
         self.set_interest(id, interest);
     }
 
-    /// Appends the buffer to the queue. Creates the queue if there is none, which is so for the
-    /// first send with `more` or while connecting.
+    /// Appends the buffer to the queue. Creates the queue at the first send with `more` or while
+    /// the transport is connecting.
     fn send_queued(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer> {
         let transport = self.base.transports.live(id)?;
         if buffer.is_empty() && (more || transport.queue.is_none()) {
@@ -133,13 +133,14 @@ impl Epoll {
         let (pending_before, before) = (self.base.pending.len(), self.unsent(id));
         self.flush(id);
         self.settle(id);
-        // If `Sent` or `Drained` is pending, it already reports the progress.
+        // A pending `Sent` or `Drained` already reports the progress.
         if self.base.pending.len() == pending_before && self.unsent(id) < before {
             self.base.pending.push(PendingEvent::Progressed(id));
         }
     }
 
-    /// Sends as much of the queue as the socket accepts. Returns whether it is empty.
+    /// Sends as much of the queue as the socket accepts. Returns whether the queue is empty
+    /// afterwards.
     fn flush(&mut self, id: ConnectionId) -> bool {
         let Some(transport) = self.base.transports.live(id) else {
             return false;
@@ -182,8 +183,8 @@ impl Epoll {
         let mut interest = transport.interest;
         match &transport.queue {
             Some(queue) if !queue.is_empty() => {
-                // Waits for room, unless no attempt to send was made because the queue is held
-                // back or the transport is still connecting.
+                // The transport waits for room only if an attempt to send was made. None is made
+                // while the queue is held back or the transport is connecting.
                 if !queue.held && transport.state == TransportState::Open {
                     interest |= OUTPUT;
                 }

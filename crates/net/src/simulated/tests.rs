@@ -152,7 +152,7 @@ fn a_dial_connects_once_it_is_accepted() {
     assert!(bench.net.take_dials().is_empty());
 }
 
-/// Returns the order in which ten transports are served that write at the same time.
+/// Returns the order in which ten transports are served whose peers write at the same time.
 fn order(seed: u64) -> Vec<String> {
     let mut bench = Bench::new(seed);
     let ids: Vec<ConnectionId> = (0..10).map(|_| bench.dial()).collect();
@@ -197,7 +197,7 @@ fn a_paused_listener_keeps_dials_waiting() {
     assert_eq!(bench.events, ["0 a"]);
 }
 
-/// A ready transport waits for a limited number of turns, however much the others send.
+/// A ready transport waits for a limited number of turns, however much other peers send.
 #[test]
 fn a_ready_transport_is_served_within_a_bounded_number_of_turns() {
     for seed in 0..50 {

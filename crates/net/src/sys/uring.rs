@@ -23,8 +23,8 @@ use buffers::{Buffers, GROUP};
 
 pub(crate) use buffers::FilledBuffer;
 
-/// Size of the submission queue, which limits the number of operations per call. A full queue is
-/// submitted early.
+/// Size of the submission queue, which limits the number of operations per system call. A full
+/// queue is submitted early.
 const ENTRIES: u32 = 512;
 /// Maximum total number of slices in flight for sends with several slices.
 const SLICES_MAX: usize = 4096;
@@ -93,7 +93,8 @@ pub(crate) enum Completion {
     /// The eventfd was written to. The flag states whether the poll continues.
     Woken(bool),
     /// A cancellation did not find its operation: the operation has completed, or the kernel is
-    /// processing it. If its last completion has not arrived, it must be cancelled again.
+    /// processing it. If the operation's last completion has not arrived, the operation must be
+    /// cancelled again.
     Missed(OperationKind, u32),
 }
 
@@ -166,8 +167,8 @@ impl Ring {
     )]
     fn push(&mut self, entry: &squeue::Entry) {
         while self.ring.submission().is_full() {
-            // The submission makes room in the queue. It fails if the kernel is short of memory. It
-            // may succeed later, and there is no alternative, so it is repeated.
+            // The submission makes room in the queue. It fails if the kernel is short of memory.
+            // There is no alternative, so the submission is repeated.
             let _ = self.submit();
         }
         // SAFETY: a send points to memory that `in_flight`, `messages` and `slices` keep until it
@@ -234,7 +235,8 @@ impl Ring {
         self.push(&entry.user_data(tag(OperationKind::Wake, 0)));
     }
 
-    /// Cancels an operation. Either its last completion follows, or [`Completion::Missed`].
+    /// Cancels an operation. Either the operation's last completion follows, or
+    /// [`Completion::Missed`].
     pub(crate) fn cancel(&mut self, kind: OperationKind, index: u32) {
         let entry = opcode::AsyncCancel::new(tag(kind, index)).build();
         let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
@@ -242,7 +244,7 @@ impl Ring {
     }
 
     /// Sends as much of a queue as the socket accepts immediately. The completion returns the
-    /// queue. It is available after [`wait`](Self::wait) has returned and
+    /// queue. The completion is available after [`wait`](Self::wait) has returned and
     /// [`has_in_flight`](Self::has_in_flight) is `false`.
     pub(crate) fn send(&mut self, id: ConnectionId, socket: &OwnedFd, queue: Box<SendQueue>) {
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -418,7 +420,7 @@ impl Ring {
         self.buffers.is_incremental()
     }
 
-    /// Returns whether the kernel can receive bytes before a buffer is returned to it.
+    /// Returns whether the kernel has a free buffer for received bytes.
     pub(crate) fn has_room(&self) -> bool {
         self.buffers.room() > 0
     }
@@ -426,8 +428,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // After this call, the kernel writes to no buffer. If it fails, the memory is leaked, so
-        // that memory to which the kernel may still write is not reused.
+        // After this call, the kernel writes to no buffer. If the call fails, the memory is leaked,
+        // so that memory to which the kernel may still write is not reused.
         let cancelled = self
             .ring
             .submitter()

@@ -32,8 +32,8 @@ pub(super) enum Ready {
     Listener(ListenerId),
     /// An outgoing connection is established.
     Connected(ConnectionId),
-    /// A transport that has input or whose socket must be checked. Nearly all have a single part of
-    /// input, which is stored here. Further parts are in [`Uring::later_parts`].
+    /// A transport that has input or whose socket must be checked. Nearly all transports have a
+    /// single part of input, which is stored here. Further parts are in [`Uring::later_parts`].
     Transport(ConnectionId, Option<FilledBuffer>),
 }
 
@@ -365,7 +365,7 @@ impl Uring {
         self.watch_changes(id);
     }
 
-    /// Drops the undelivered parts of a transport. Their buffers are returned unread.
+    /// Drops the undelivered parts of a transport. Their buffers are returned to the kernel unread.
     #[cold]
     pub(super) fn drop_later_parts(&mut self, index: u32) {
         let Some(mut parts) = self.later_parts.remove(&index) else {

@@ -68,7 +68,7 @@ impl Uring {
                 self.ring.send(id, socket, queue);
             }
         }
-        // Sends queued in the meantime are submitted in the next turn.
+        // Sends that `reap_sends` queued are submitted in the next turn.
         unsent.append(&mut self.unsent);
         self.unsent = unsent;
         Ok(())
@@ -90,7 +90,7 @@ impl Uring {
         }
     }
 
-    /// Handles a completed send. The transport has not changed since the send was submitted.
+    /// Handles the completion of a send. The transport may have ended since the send was submitted.
     pub(super) fn sent(
         &mut self,
         id: ConnectionId,
@@ -125,7 +125,8 @@ impl Uring {
         }
     }
 
-    /// Updates the poll for writability, the low-water state and FIN after an attempt to send.
+    /// Called after an attempt to send. Reports `Drained` if it is due, polls for writability if
+    /// bytes remain, and otherwise sends a FIN that is due.
     fn settle(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;

@@ -170,7 +170,7 @@ impl Log {
     }
 }
 
-/// What a test does on each event, after the event was logged.
+/// A test's reaction to an event, called after the event was logged.
 pub type React<D> = fn(&mut D, &mut Log, DriverEvent<'_>);
 
 /// A reaction that does nothing, for tests that only examine the log.

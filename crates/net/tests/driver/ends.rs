@@ -1,4 +1,4 @@
-//! The ways in which a transport ends: by a reset, by `close`, or by detaching it from its driver.
+//! Tests the ways in which a transport ends: by a reset, by `close`, or by detaching it from its driver.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

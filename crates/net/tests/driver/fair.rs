@@ -33,7 +33,7 @@ fn turns_until_served() -> usize {
     (FLOODERS + BYSTANDERS).div_ceil(options().receives_max) + 2
 }
 
-/// Maximum number of additional turns on [`Delayed`] drivers, several of which may be nested.
+/// Maximum number of turns that nested [`Delayed`] drivers add to the wait of a transport.
 const LATE_TURNS: usize = 10;
 
 /// Maximum number of bytes of one transport in a turn: the limit of a receive, plus the rest of the
@@ -134,7 +134,7 @@ pub(crate) fn a_bystander_has_its_turn<D: Driver>(make: fn(Options) -> D) {
 /// more transports than its limit.
 pub(crate) fn each_is_served_before_any_is_again<D: Driver>(make: fn(Options) -> D) {
     let mut crowd = Crowd::new(make);
-    // For each flooder, how often each other flooder was served since this one was last served.
+    // `since[a][b]` is how often flooder `b` was served since flooder `a` was last served.
     let mut since = vec![vec![0; FLOODERS]; FLOODERS];
     for turn in 0..TURNS {
         crowd.flood();
@@ -163,8 +163,8 @@ pub(crate) fn each_is_served_before_any_is_again<D: Driver>(make: fn(Options) ->
             for (count, is_served) in since.iter_mut().zip(&served) {
                 *count += usize::from(*is_served);
             }
-            // A count of two is permitted: another flooder that was served right after this one may
-            // have had no input for a moment, and may then be served before this one again.
+            // A count of two is permitted: if a flooder that was served right after flooder `place`
+            // has no input for a moment, it may be served a second time before `place`.
             assert!(
                 since.iter().all(|count| *count <= 2),
                 "turn {turn}: {place} waits while others are served {since:?} times"

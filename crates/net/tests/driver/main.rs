@@ -1,4 +1,4 @@
-//! The guarantees of [`Driver`], as one suite that runs on every back end.
+//! Tests the guarantees of [`Driver`] in one suite, which runs on every implementation.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -218,7 +218,7 @@ pub enum Event {
     Checked {
         /// The ticket of the order that this event answers.
         ticket: u64,
-        /// The state of the channel; `None` if the engine has not answered, or not as expected.
+        /// The state of the channel; `None` if the engine gave no valid answer.
         found: Option<Found>,
     },
     /// The answer to [`Order::Read`].

@@ -24,14 +24,14 @@ pub enum Order {
     /// [`Event::Control`]. Answered by [`Event::Appended`]. The entry is stored once, even if the
     /// append has to be sent again.
     Append {
-        /// Identifies the order in its answer.
+        /// The number with which the answer refers to this order.
         ticket: u64,
         /// The encoded envelope to append.
         bytes: Bytes,
     },
     /// Reads the control stream. Answered by [`Event::ControlRead`].
     ReadControl {
-        /// Identifies the order in its answer.
+        /// The number with which the answer refers to this order.
         ticket: u64,
         /// Entries after this offset are read. It is one below the offset of the last known entry,
         /// so that this entry is read again. 0 reads all entries.
@@ -46,13 +46,13 @@ pub enum Order {
     Leave,
     /// Reads all valid leases. Answered by [`Event::Leases`].
     ReadLeases {
-        /// Identifies the order in its answer.
+        /// The number with which the answer refers to this order.
         ticket: u64,
     },
     /// Stores a value, for example a ban, under a name for the whole cluster. Answered by
     /// [`Event::Stored`].
     Store {
-        /// Identifies the order in its answer.
+        /// The number with which the answer refers to this order.
         ticket: u64,
         /// The name of the table.
         table: Arc<str>,
@@ -65,7 +65,7 @@ pub enum Order {
     },
     /// Reads all values of a table. Answered by [`Event::Table`].
     ReadTable {
-        /// Identifies the order in its answer.
+        /// The number with which the answer refers to this order.
         ticket: u64,
         /// The name of the table.
         table: Arc<str>,

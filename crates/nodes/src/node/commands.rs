@@ -62,7 +62,7 @@ pub(super) struct NodeCommands {
 struct Own {
     at_ms: u64,
     envelope: Envelope,
-    /// The ban that the command sets or ends, with its name. A ban has a lasting effect, so the
+    /// The name of the ban that the command sets or ends, and the ban. A ban has a lasting effect, so the
     /// command is kept until the stream contains it, however long that takes.
     ban: Option<(Bytes, Ban)>,
     state: OwnState,
@@ -251,10 +251,9 @@ impl NodeCommands {
         ban.map(|(_, ban)| ban.clone())
     }
 
-    /// Handles another node's command about the ban `name`. Drops this node's commands about the
-    /// ban that were read from the stream, since they precede that command. Returns whether that
-    /// command is the latest one about the ban; `false` if a command of this node about the ban is
-    /// still to appear in the stream.
+    /// Handles another node's command about the ban `name`. Drops this node's earlier commands about
+    /// the ban, which were already read from the stream. Returns `false` if a later command of this
+    /// node about the ban is yet to be read from the stream.
     pub(super) fn replace(&mut self, name: &Bytes) -> bool {
         if self.is_open(name) {
             self.retain(|own| own.state == OwnState::Unread || own.name() != Some(name));

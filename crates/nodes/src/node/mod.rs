@@ -179,7 +179,7 @@ impl Node {
         self.now_ms = self.now_ms.max(now_ms);
     }
 
-    /// Announces the state of this node, which renews its lease.
+    /// Announces the state of this node. This renews the node's lease.
     pub fn announce(&mut self, announcement: Announcement) {
         self.own = announcement;
         self.announce_at_ms = self.now_ms + LEASE_RENEWAL_MS;
@@ -288,7 +288,7 @@ impl Node {
                 bytes,
             } => self.entry(position, before, &bytes),
             Event::Appended { position: None, .. } => self.commands.is_unsure = true,
-            // Not used: only the command's entry in the stream shows that it is stored.
+            // The answer is not used: only the command's entry in the stream shows that the command is stored.
             Event::Appended { .. } => {}
             Event::Stored { ticket, is_stored } => match is_stored {
                 true => self.stores.mark_stored(ticket),
@@ -533,7 +533,7 @@ impl Node {
                 let bytes = bytes.into();
                 self.order(Order::Send { to, bytes });
             }
-            // A list is longer than a message may be. It is not sent, so the caller gets an answer without this node.
+            // A list of channels is longer than a message may be. It is not sent, so the answer lacks this node's part.
             Err(_) => self.counts.ignored.add(DecodeError::TooLarge),
         }
     }

@@ -44,7 +44,8 @@ impl PeerNodes {
         self.0.len()
     }
 
-    /// Handles an announcement of a node. Returns the node's disagreement with this node if it is new.
+    /// Handles an announcement of a node. If the node disagrees with this node in a way that is not
+    /// recorded yet, returns the disagreement.
     pub(super) fn announced(
         &mut self,
         id: NodeId,

@@ -36,8 +36,8 @@ impl Stores {
         }
     }
 
-    /// Takes all values in the order of their tickets, so that the node can order their storage
-    /// again.
+    /// Removes and returns all values in the order of their tickets, so that the node can order
+    /// their storage a second time.
     pub(super) fn take(&mut self) -> impl Iterator<Item = (Bytes, Option<Bytes>)> + use<> {
         self.tickets.clear();
         std::mem::take(&mut self.open).into_values()

@@ -175,8 +175,8 @@ fn a_gap_shows_by_the_next_message<P: Pair>() {
         assert_eq!(a.send(B, numbers.wrap(samples::relay(b"x"), 0)), Ok(()));
     }
     P::cut(&mut a, &mut b);
-    // The first message after the cut is not a command, but its number reveals the lost one. The
-    // message needs a credit; the cut has returned all credits.
+    // The first message after the cut is not a command, but its number reveals the lost command.
+    // The message needs a credit; the cut has returned all credits.
     assert_eq!(a.send(B, numbers.wrap(samples::relay(b"y"), 0)), Ok(()));
     assert_eq!(see(&received(&mut b)), SequenceCheck::Gap { after: 1 });
     assert_eq!(a.send(B, numbers.wrap(command(), 0)), Ok(()));

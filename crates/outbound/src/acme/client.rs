@@ -20,7 +20,7 @@ use crate::perform::{ClientCache, perform};
 /// The timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest response in bytes, which is a certificate chain.
+/// The maximum length of a response in bytes. The longest responses are certificate chains.
 const BODY_BYTES_MAX: u64 = 1 << 20;
 
 /// The longest delay that an authority may request, in seconds.

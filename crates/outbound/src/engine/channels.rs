@@ -25,11 +25,12 @@ use super::shared::SharedPorts;
 /// The time for which idempotency keys are stored, in milliseconds, as in the hub.
 const KEY_TTL_MS: u64 = 5 * 60 * 1000;
 
-/// The maximum number of members that are listed. If a channel has more, they are only counted.
+/// The maximum number of members that are listed. If a channel has more members, they are only
+/// counted.
 const LISTED_MAX: usize = 10_000;
 
 /// The maximum number of channels that one command compares. It is limited because Redis executes
-/// no other command meanwhile.
+/// no other command during the comparison.
 const CHECKS_MAX: usize = 64;
 
 /// The approximate size of one comparison in bytes, for the limit of a batch.
@@ -293,8 +294,8 @@ fn publish(shared: &SharedPorts, session: &EngineSession, order: &Publish) -> Cm
 struct Lasting {
     ttl_ms: u64,
     position_ttl_ms: u64,
-    /// The time in milliseconds for which the lifetimes need not be set again. The clocks of nodes
-    /// may differ by up to the same time.
+    /// For this many milliseconds after the lifetimes of a channel's keys were set, publications
+    /// need not set them again. The clocks of nodes may differ by up to this time.
     slack_ms: u64,
     /// The milliseconds since 1970 plus both configured times, stored with the channel. Because the
     /// mark contains the configured times, changing them causes the lifetimes to be set again.

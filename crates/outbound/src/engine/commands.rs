@@ -20,7 +20,7 @@ use crate::redis::values::call_error;
 
 /// The maximum number of commands of a batch.
 const BATCH_MAX: usize = 512;
-/// The size in bytes that the data of a batch's commands may reach.
+/// A batch gets no further command once the data of its commands has this size in bytes.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Error codes of servers that can't execute commands, such as replicas; after such an error the connection is closed.

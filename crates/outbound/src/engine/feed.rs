@@ -156,7 +156,7 @@ impl Feed {
             .map_err(|error| call_error(&error))
     }
 
-    /// Subscribes to topics in batches, and notifies the client of each batch.
+    /// Subscribes to topics in batches, and reports each batch as followed.
     async fn follow(&mut self, topics: &[Arc<str>]) -> Result<(), Option<CallError>> {
         for batch in topics.chunks(BATCH_MAX) {
             let channels: Vec<_> = batch.iter().map(|topic| self.channel(topic)).collect();
@@ -205,8 +205,8 @@ impl Feed {
                         let words = "redis: the feed's connection does not respond";
                         return Err(Some(CallError::new(CallErrorKind::Timeout, words)));
                     } else {
-                        // The probe is published over the connection for commands. That connection
-                        // is closed as well if it does not reply.
+                        // The probe is published over the connection for commands. If that
+                        // connection does not reply, it is closed as well.
                         is_probed = probes.send(self.reader.probe.clone()).is_ok();
                     }
                 }

@@ -1,4 +1,5 @@
-//! Commands for a node's messages to other nodes, for its lease, and for the removal of members of ended nodes.
+//! Commands to the store for a node's messages to other nodes, for its lease, and for the removal of members of ended
+//! nodes.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ const CONTROL_POSITION_TTL: Duration = Duration::from_secs(30 * 86_400);
 /// The difference between two successive epochs of the control stream. It is odd, so that no epoch repeats modulo 2^64.
 const EPOCH_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The maximum number of channels whose members one run of a script removes.
+/// The maximum number of channels from which one run of the script `bury.lua` removes members.
 const BURIED_MAX: usize = 100;
 
 /// Executes the orders of a port until the port is dropped.

@@ -70,7 +70,7 @@ impl Loaded {
 }
 
 /// Prevents late execution of commands from an earlier connection of a port. Once a later connection has repeated such
-/// commands, the originals, which the network may have delayed, are refused.
+/// commands, Redis refuses the originals, which may still be on their way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fence {
     /// The key with the number of the port's latest connection; it is set from the second connection on.

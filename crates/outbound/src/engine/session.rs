@@ -44,7 +44,8 @@ pub(super) struct KnownServer {
 }
 
 impl EngineSession {
-    /// Connects to the Redis primary; `pushed` receives the messages of the feed.
+    /// Connects to the Redis primary. `pushed` receives all push messages, except the one that
+    /// reports the end of the connection.
     pub(super) async fn connect(
         shared: &SharedPorts,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
@@ -149,7 +150,7 @@ impl EngineSession {
         Ok(store)
     }
 
-    /// Loads the scripts into Redis and reads its properties.
+    /// Loads the scripts into Redis and reads the server's properties.
     pub(super) async fn load(&mut self) -> Result<(), CallError> {
         let mut pipeline = Pipeline::new();
         pipeline.add_command(info("server"));
@@ -398,7 +399,8 @@ async fn ask_sentinel(
     let server = ServerAccount {
         host: host.to_owned(),
         port,
-        // Sentinels have user accounts of their own, separate from those of the server, and usually require no login.
+        // Sentinels have user accounts of their own, separate from those of the Redis server, and usually require
+        // no login.
         user: sentinel.user.clone(),
         password: sentinel.password.clone(),
         ..settings.keyspace.server.clone()

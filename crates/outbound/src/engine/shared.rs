@@ -22,7 +22,7 @@ const REFUSED_APART: Duration = Duration::from_secs(10);
 /// The settings of an engine: its location, and its use by this node.
 #[derive(Clone)]
 pub struct EngineSettings {
-    /// The address of the server, or of a Sentinel that knows the server, and the time limit of commands.
+    /// The address of the server, or of a Sentinel that returns the server's address, and the time limit of commands.
     pub keyspace: Arc<RedisDatabase>,
     /// How Sentinels find the primary; `None`: `keyspace` contains the address of the primary
     /// itself.
@@ -74,7 +74,7 @@ pub struct EngineFigures {
     pub losses: AtomicU64,
     /// Commands that were sent, including those that run scripts.
     pub commands: AtomicU64,
-    /// Batches of commands sent.
+    /// Batches of commands that were sent.
     pub batches: AtomicU64,
     /// Messages received from the feed.
     pub messages: AtomicU64,
@@ -131,15 +131,15 @@ impl SharedPorts {
         }
     }
 
-    /// Handles a port that has connected again.
+    /// Handles a port that has reconnected.
     pub(super) fn found(&self) {
         if self.reported.lost.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.notice(&Notice::Connected);
         }
     }
 
-    /// Records that the server has refused a command. Successful commands in between don't end the condition, since a server
-    /// without free memory refuses only writes.
+    /// Records that the server has refused a command. Successful commands between two refusals don't cause another report,
+    /// since a server without free memory refuses only writes.
     pub(super) fn refused(&self, why: String) {
         let before = self.reported.refused_at.lock().replace(Instant::now());
         if before.is_none_or(|before| before.elapsed() > REFUSED_APART) {

@@ -26,7 +26,7 @@ pub(super) struct IncomingBody {
     /// `None` at the end of the body, and after an error.
     source: Option<(Incoming, HttpExchange)>,
     inflater: Option<Inflater>,
-    /// The number of bytes that may still be read before the limit is exceeded.
+    /// The number of bytes that may still be read without exceeding `bytes_max`.
     left: u64,
     bytes_max: u64,
 }
@@ -163,7 +163,7 @@ fn broken_off(error: &hyper::Error) -> CallError {
 /// A body that a script reads in parts.
 pub(super) struct BodyStream {
     body: Mutex<IncomingBody>,
-    /// The time limit of each part.
+    /// The time limit for reading each part.
     timeout: Duration,
     /// The host of the request, which error texts name.
     place: String,

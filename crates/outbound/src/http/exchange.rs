@@ -38,7 +38,7 @@ pub(super) struct HttpExchange {
 }
 
 impl HttpExchange {
-    /// Ends the exchange after the response was read to its end: returns the connection to the pool.
+    /// Returns the connection to the pool. Called once the response was read to its end.
     pub(super) fn finish(self) {
         self.permit.return_connection(self.link);
     }

@@ -1,4 +1,5 @@
-//! Decompresses gzip bodies incrementally, at most about the requested amount at a time.
+//! Decompresses gzip bodies in steps. Each step produces at most about the requested number of
+//! bytes.
 
 use std::io::{self, Write};
 

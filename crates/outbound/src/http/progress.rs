@@ -1,5 +1,5 @@
-//! Records the progress of a call, so that the error of a timeout names the step that took too long, and its kind says
-//! whether the server may have executed the request.
+//! Records the progress of a call. If the call times out, the error text names the step that took too long, and the
+//! kind of the error depends on whether the server may have executed the request.
 
 use parking_lot::Mutex;
 use veche_calls::{CallError, CallErrorKind};
@@ -53,7 +53,7 @@ impl RequestProgress {
         }
     }
 
-    /// Corrects the kind of an error of connecting: [`CallErrorKind::Unreachable`] promises that nothing was sent.
+    /// Corrects the kind of a connection error, because [`CallErrorKind::Unreachable`] means that nothing was sent.
     pub(super) fn connect_error(&self, mut fault: CallError) -> CallError {
         if fault.kind == CallErrorKind::Unreachable && self.0.lock().has_sent {
             fault.kind = CallErrorKind::ConnectionLost;

@@ -126,7 +126,7 @@ impl fmt::Debug for SharedConnection {
 enum State {
     Up(ConnectionRef),
     Down {
-        /// The time before which no further attempt is made.
+        /// The time before which no further attempt to connect is made.
         until: Instant,
         pause: Duration,
         /// The error of the last attempt to connect.

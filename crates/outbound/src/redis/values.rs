@@ -58,7 +58,7 @@ fn error_text(code: &str, details: Option<&str>) -> String {
     }
 }
 
-/// Converts an error of the driver, which may be an error of the server.
+/// Converts an error that the driver returned. The cause may be the driver or the server.
 pub(crate) fn call_error(error: &RedisError) -> CallError {
     let (kind, text) = match error.kind() {
         ErrorKind::Io => (

@@ -1,4 +1,4 @@
-//! Commands that the engine does not have to send to Redis.
+//! Tests that the engine does not send unnecessary commands to Redis.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tests what happens to channels when the server ends, returns or loses data.
+//! Tests what happens to channels when the Redis server ends, returns or loses data.
 
 use std::sync::Arc;
 use std::thread;
@@ -34,7 +34,7 @@ fn a_server_that_lost_all_begins_new_epochs() {
     assert_eq!(bench.outlet.texts(1), ["a"]);
 }
 
-/// A restart that has lost nothing changes nothing.
+/// A restart of the server without data loss does not affect subscribers.
 #[test]
 fn a_server_that_lost_nothing_goes_on() {
     let server = Arc::new(Server::start(&[
@@ -130,7 +130,7 @@ fn a_channel_without_a_loss_goes_on_beside_one_with() {
     assert_eq!(bench.outlet.texts(1), ["a", "b"]);
 }
 
-/// A cut connection leaves a gap in the feed, which is closed without a notification to subscribers.
+/// A cut connection causes a gap in the feed. The gap is filled, and subscribers are not notified.
 #[test]
 fn a_gap_is_healed() {
     let server = Arc::new(Server::start(&[]));
@@ -272,14 +272,14 @@ fn a_stall_doubles_and_loses_nothing() {
     assert_eq!((bench.outlet.lost.len(), bench.failed), (0, 0));
 }
 
-/// Returns a node on a server behind a relay, with a short timeout for answers.
+/// Returns a node that reaches the Redis server through a relay and has a short timeout for answers.
 fn impatient(relay: &Relay, server: &Arc<Server>) -> Bench<RemoteEngine> {
     let mut keyspace = (*server.keyspace_by(relay.port)).clone();
     keyspace.timeout = Duration::from_secs(1);
     behind_with(Arc::new(keyspace), server)
 }
 
-/// The network delays publications of a lost connection until after their repetition.
+/// Publications are sent again on a new connection. The network delivers the first copies later.
 #[test]
 fn publications_that_arrive_behind_their_repetition_are_stored_once() {
     let server = Arc::new(Server::start(&[]));
@@ -304,7 +304,7 @@ fn publications_that_arrive_behind_their_repetition_are_stored_once() {
     assert_eq!((bench.outlet.lost.len(), bench.failed), (0, 0));
 }
 
-/// A removal that arrives after its repetition removes nothing that was published since.
+/// A removal is sent twice. If the first copy arrives late, it removes no later publications.
 #[test]
 fn a_removal_that_arrives_behind_its_repetition_removes_nothing() {
     let server = Arc::new(Server::start(&[]));
@@ -321,8 +321,8 @@ fn a_removal_that_arrives_behind_its_repetition_removes_nothing() {
     assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "1");
 }
 
-/// A join command that arrives after its repetition, and after the member has left, does not bring
-/// the member back.
+/// A join command is sent twice. If the first copy arrives after the member has left, it does not
+/// bring the member back.
 #[test]
 fn a_member_that_arrives_behind_its_repetition_is_gone() {
     let server = Arc::new(Server::start(&[]));

@@ -38,8 +38,8 @@ fn end_of_a_node(is_clean: bool) -> Duration {
                 world.peers.flush();
                 thread::sleep(Duration::from_millis(200));
             }
-            // If the node does not leave first, its connections are cut without notice here,
-            // because `world` is dropped.
+            // If the node does not leave first, its connections are cut without notice when `world`
+            // is dropped at the end of this thread.
         });
     });
     receiver.recv().expect("it has entered");
@@ -77,7 +77,7 @@ fn members_of_a_node_that_leaves_are_gone_at_once() {
     assert!(gone < Duration::from_millis(LEASE_MS / 2), "{gone:?}");
 }
 
-/// A server that was emptied gets the members again with the next renewal of the lease.
+/// After a server was emptied, the next renewal of the lease stores the members again.
 #[test]
 fn members_come_back_to_an_emptied_server() {
     let server = Arc::new(Server::start(&[]));

@@ -60,7 +60,7 @@ fn what_cannot_serve_is_refused_with_one_line() {
     server.crash();
     let (kind, _) = refused(&server, None);
     assert_eq!(kind, CallErrorKind::Unreachable);
-    // Redis Cluster needs a second port. By default it is the first plus 10,000, which may be too high.
+    // Redis Cluster needs a second port. By default that port is the first one plus 10,000, which may be too high.
     let second = free_address().port().to_string();
     let cluster = Server::start(&["--cluster-enabled", "yes", "--cluster-port", &second]);
     let (_, words) = refused(&cluster, None);

@@ -75,7 +75,7 @@ impl Relay {
         relay
     }
 
-    /// Stops all data to the node on the current feeds.
+    /// Drops all data to the node on the feeds that are open now.
     pub(crate) fn silence_feeds(&self) {
         for pipe in self.pipes.lock().iter() {
             let is_feed = pipe.is_feed.load(Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Relay {
         }
     }
 
-    /// Releases the held data, and waits until the server has executed its commands.
+    /// Releases the held data, and waits until the server has executed the commands in it.
     pub(crate) fn release(&self) {
         let mut held = self.pipes.lock().clone();
         held.retain(|pipe| pipe.is_held.swap(false, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! Tests the values that all nodes store in the server: bans and revoked tokens.
+//! Tests the values that nodes store in the Redis server: bans and revoked tokens.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

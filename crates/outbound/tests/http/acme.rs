@@ -14,7 +14,8 @@ use crate::server::head;
 use crate::tls::Authority;
 
 /// Orders a certificate from a simulated ACME server. `answer` returns the server's response to a
-/// request; its arguments are the request, such as `GET /dir`, and the server's address.
+/// request; the arguments of `answer` are the request, such as `GET /dir`, and the server's
+/// address.
 fn order(
     test: &str,
     answer: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static,

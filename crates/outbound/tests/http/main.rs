@@ -214,7 +214,7 @@ fn connections_are_kept() {
         (bench.figures().calls(), bench.figures().connections()),
         (40, 1)
     );
-    // Calls with another limit have separate connections.
+    // Calls with another `connections_max` have separate connections.
     let mut other = get(&server.url("/"));
     other.connections_max = 1;
     bench.ask(other).expect("an answer");

@@ -123,7 +123,7 @@ fn streams() {
     drop(stream);
     server.until_empty();
 
-    // A call that is cancelled while no data arrive.
+    // A call is cancelled while no data arrive.
     let waiting = Server::new(|mut stream, _| {
         head(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nbegin");
@@ -151,7 +151,7 @@ fn streams() {
     bench.port.flush();
     drop(stream);
     waiting.until_empty();
-    // A call whose reply is never taken.
+    // The reply of a call is never taken.
     let id = bench.fetch(HttpRequest {
         is_stream: true,
         ..get(&waiting.url("/"))
@@ -159,7 +159,7 @@ fn streams() {
     drop(bench.outcome(id));
     waiting.until_empty();
 
-    // A call whose body exceeds the limit, and a call whose body is truncated.
+    // The body of one response exceeds the limit, and the body of another one is truncated.
     let server = Server::saying_once("HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\nshort");
     let mut limited = get(&server.url("/"));
     limited.body_bytes_max = 3;

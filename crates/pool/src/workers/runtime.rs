@@ -205,7 +205,7 @@ impl Runtime for Workers {
     }
 
     fn deadline_ms(&self) -> u64 {
-        // The orders of a turn are announced no later than at the beginning of the next turn.
+        // A turn is due at once if it has to announce orders to the pool or to receive the pool's messages.
         if self.links().any(PoolHandle::has_news) || self.leaves() {
             return 0;
         }

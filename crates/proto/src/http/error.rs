@@ -12,8 +12,8 @@ pub struct HeadLimits {
     pub headers_max: usize,
     /// Maximum length of the request target. Longer targets are refused with 414.
     pub target_bytes_max: usize,
-    /// Maximum length of the body's payload. A longer body is refused with 413, before it is read if it declares its
-    /// length.
+    /// Maximum length of the body's payload. A longer body is refused with 413. If the head declares the length, the
+    /// body is refused before it is read.
     pub body_bytes_max: u64,
 }
 

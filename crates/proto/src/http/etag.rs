@@ -3,9 +3,9 @@
 /// How two entity tags are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtagComparison {
-    /// Weak tags never match. Used for If-Match and If-Range.
+    /// Weak tags (`W/"…"`) never match. Used for If-Match and If-Range.
     Strong,
-    /// Weak and strong tags may match. Used for If-None-Match.
+    /// Tags match if they are equal apart from `W/`. Used for If-None-Match.
     Weak,
 }
 

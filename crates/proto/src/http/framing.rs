@@ -76,8 +76,9 @@ impl FramingFields {
     ) -> Result<Framing, HttpError> {
         match (self.coding, self.length) {
             (None, None) => {
-                // Neither length nor coding is given. In HTTP/1.0 the body of these methods may then have any length,
-                // so the request is refused (RFC 1945 section 7.2.2). In HTTP/1.1 there is no body.
+                // Neither length nor coding is given. In HTTP/1.1 the request has no body. In
+                // HTTP/1.0 the length of the body is unknown, so methods with a body are refused
+                // (RFC 1945 section 7.2.2).
                 if version == HttpVersion::Http10
                     && matches!(method, Method::Post | Method::Put | Method::Patch)
                 {

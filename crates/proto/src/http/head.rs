@@ -11,7 +11,7 @@ pub const HEADERS_MAX: usize = 64;
 /// Maximum length of a head in bytes, regardless of configured limits: offsets into it are 16 bits wide.
 pub const HEAD_BYTES_MAX: usize = u16::MAX as usize;
 
-/// The protocol version of a request. Responses always say HTTP/1.1 (RFC 9110 section 6.2).
+/// The protocol version of a request. Responses always have version HTTP/1.1 (RFC 9110 section 6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpVersion {
     /// HTTP/1.0: no chunks, and the connection closes after each response unless requested otherwise.

@@ -26,7 +26,7 @@ pub enum ResponseBody {
 pub struct ResponseHead {
     /// The final status, 200 to 599; other values become 500. 100 and 101 are written elsewhere.
     pub status: Status,
-    /// The request's version; the response always says HTTP/1.1 (RFC 9110 section 6.2).
+    /// The request's version. The response always has version HTTP/1.1 (RFC 9110 section 6.2).
     pub version: HttpVersion,
     /// Whether the connection stays open, announced as `version` requires.
     pub keep_alive: bool,
@@ -64,7 +64,7 @@ impl ResponseHead {
         self
     }
 
-    /// Appends the status line and framing headers; the returned writer adds others.
+    /// Appends the status line and framing headers; the returned writer adds further headers.
     pub fn start<'o>(&self, out: &'o mut Vec<u8>, date: &DateHeader) -> ResponseWriter<'o> {
         let head = self.settled();
         out.reserve(HEAD_BYTES_TYPICAL);
@@ -166,7 +166,7 @@ impl ResponseWriter<'_> {
 /// Checks whether [`ResponseWriter::header`] accepts this header.
 ///
 /// # Errors
-/// [`InvalidHeader`], like the writer.
+/// [`InvalidHeader`] if the writer would reject the header.
 pub fn check_header(name: &str, value: &[u8]) -> Result<(), InvalidHeader> {
     if name.is_empty() || !name.bytes().all(is_token_byte) {
         return Err(InvalidHeader::Name);

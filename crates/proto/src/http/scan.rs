@@ -1,4 +1,4 @@
-//! Finding the end of a head in growing input.
+//! Finds the end of a head in input that arrives in parts.
 
 use super::syntax::is_token_byte;
 use super::{HEAD_BYTES_MAX, HeadLimits, HttpError, Status};

@@ -54,8 +54,8 @@ impl<'b> TargetParts<'b> {
             ))?;
         let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(authority_end);
-        // RFC 9110 section 4.2.4: user information in a URL is used for deception. The host check
-        // refuses its `@`.
+        // RFC 9110 section 4.2.4: user information in a URL is used for deception. `check_host`
+        // refuses the `@` after it.
         check_host(authority)?;
         let (path, query) = path::split(rest)?;
         Ok(Self {

@@ -30,7 +30,7 @@ pub(super) fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError
     Ok(Some(ProxyHeader { length, client }))
 }
 
-/// Parses the words after the first one. After `UNKNOWN` the rest of the line is ignored.
+/// Parses the words after `PROXY`. If they begin with `UNKNOWN`, the other words are ignored.
 fn client(words: &str) -> Option<Option<IpAddr>> {
     let mut words = words.split(' ');
     let client = match words.next()? {

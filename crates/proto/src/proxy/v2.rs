@@ -23,7 +23,8 @@ pub(super) fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError
     if begins(input, SIGNATURE)?.is_none() {
         return Ok(None);
     }
-    // The command is checked as soon as it has arrived, so that a header of another version is refused at once.
+    // The byte with version and command is checked as soon as it has arrived, so that a header of another version is
+    // refused at once.
     let Some(&command) = input.get(12) else {
         return Ok(None);
     };

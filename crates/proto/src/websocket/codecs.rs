@@ -21,7 +21,7 @@ pub(super) const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
 /// Level 4 of 9: the fastest level with lazy matching.
 const LEVEL: Compression = Compression::new(4);
-/// Maximum number of partials kept for reuse.
+/// Maximum number of buffers for partial messages that are kept for reuse.
 const SPARE_PARTIALS_MAX: usize = 64;
 /// Scratch buffers larger than this are freed when the next message arrives.
 const SCRATCH_BYTES_MAX: usize = 256 * 1024;
@@ -62,11 +62,12 @@ pub struct Codecs {
     work: u64,
 }
 
-/// A deflate stream used by any connection.
+/// A deflate stream that all connections of a worker use in turn.
 #[derive(Debug)]
 struct Deflater {
     stream: Compress,
-    /// The last bytes that the stream has seen, as many as it can refer to with context takeover.
+    /// The last bytes that the stream has compressed: those to which it can refer with context
+    /// takeover.
     seen: Vec<u8>,
     is_fresh: bool,
 }
@@ -93,9 +94,9 @@ impl Codecs {
         &self.budget
     }
 
-    /// Takes the cost of compressing and inflating since the last call, in units of about a nanosecond. It is counted
-    /// from the started streams and the bytes in and out, including refused messages, and depends only on the messages,
-    /// not on earlier state.
+    /// Returns the cost of compressing and inflating since the last call, in units of about a
+    /// nanosecond. The cost is computed from the number of started streams and of bytes in and out,
+    /// including those of refused messages. It depends only on the messages, not on earlier state.
     pub fn take_work(&mut self) -> u64 {
         std::mem::take(&mut self.work)
     }
@@ -121,11 +122,12 @@ impl Codecs {
         &self.compressed
     }
 
-    /// Compresses `data` for a receiver that last inflated `window`, and lends the result. `window` has at most 2 to
-    /// the power of [`KEPT_WINDOW_BITS_MAX`] bytes.
+    /// Compresses `data`, and lends the result. `window` is the end of the data that the receiver
+    /// inflated before; it has at most 2 to the power of [`KEPT_WINDOW_BITS_MAX`] bytes.
     pub(super) fn deflate_after(&mut self, window: &[u8], data: &[u8], window_bits: u8) -> &[u8] {
-        // The stream's window is no larger than the kept data, so it can't refer to data before `window` even if it has
-        // seen more. It can therefore be reused by any connection whose last bytes are equal.
+        // The stream's window is no larger than the kept data, so the stream can't refer to data
+        // before `window` even if it has compressed such data. Any connection with the same last
+        // bytes can therefore reuse the stream.
         let bits = window_bits.min(KEPT_WINDOW_BITS_MAX);
         self.deflate(window, data, bits);
         &self.compressed
@@ -145,7 +147,8 @@ impl Codecs {
         }
     }
 
-    /// Inflates a message whose sender last sent `window`, which is empty without context.
+    /// Inflates a message. `window` is the end of the data that the sender compressed before the
+    /// message; it is empty without context takeover.
     pub(super) fn inflate(
         &mut self,
         window: &[u8],
@@ -177,7 +180,8 @@ impl Codecs {
         &mut self.message
     }
 
-    /// Takes a complete message, and leaves an empty buffer for the next.
+    /// Moves the complete message in `data` into the codecs, in exchange for their empty message
+    /// buffer.
     pub(super) fn swap_message(&mut self, data: &mut Vec<u8>) {
         std::mem::swap(&mut self.message, data);
     }
@@ -278,7 +282,7 @@ fn inflate_message(
     bytes_max: usize,
     streams: &mut u32,
 ) -> Result<(), ProtocolError> {
-    // The message has no block at all, as some senders encode an empty message: the tail has nothing to complete.
+    // Some senders encode an empty message without any block, so the tail has no block to complete.
     if data.is_empty() {
         return Ok(());
     }
@@ -305,9 +309,9 @@ fn inflate_message(
         }
         let before = (inflate.total_in(), out.len());
         let status = inflate.decompress_vec(input, out, FlushDecompress::Sync);
-        // Checked before the status: with a larger scratch buffer, the library would read on to a
-        // later error, and the result must not depend on how much earlier messages have enlarged
-        // the buffer.
+        // The length is checked before the status. With a larger scratch buffer, the library would
+        // read on to a later error, but the result must not depend on the size of the buffer, which
+        // earlier messages determine.
         if out.len() > bytes_max {
             return Err(ProtocolError::MessageTooBig);
         }
@@ -355,7 +359,8 @@ fn begin_stream(inflate: &mut Decompress, window: &[u8], out: &[u8]) -> Result<(
 mod tests {
     use super::*;
 
-    /// Scratch capacity depends on earlier messages; the result must not.
+    /// The capacity of the scratch buffer depends on earlier messages, but the result of inflating
+    /// must not.
     #[test]
     fn any_capacity_inflates_the_same() {
         // The first message is a final block, whose output fills the scratch buffer. The second message is a

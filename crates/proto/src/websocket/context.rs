@@ -31,7 +31,7 @@ impl DeflateBudget {
         }
     }
 
-    /// Changes the limit. Contexts that exceed it stay until their connections end.
+    /// Changes the limit in bytes. If existing contexts exceed it, they stay until their connections end.
     pub fn set_bytes_max(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Relaxed);
     }

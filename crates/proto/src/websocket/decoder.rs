@@ -53,7 +53,7 @@ pub struct Decoder {
 // The size matters because each idle connection has a decoder.
 const _: () = assert!(size_of::<Decoder>() <= 24);
 
-/// The location of an event's payload, so that nothing is borrowed while the decoder still works.
+/// The location of an event's payload. A location borrows nothing, unlike the payload in a [`FrameEvent`].
 pub(super) enum PayloadLocation {
     Input(Range<usize>),
     Codecs,
@@ -65,8 +65,8 @@ pub(super) enum DecodedEvent {
 }
 
 impl Decoder {
-    /// Creates a decoder; `role` is ours, `deflate` the result of the handshake. The memory of the peer's compression
-    /// context counts against no budget, so servers use [`Decoder::accept`].
+    /// Creates a decoder. `role` is the role of this side, `deflate` the result of the handshake. The memory of the
+    /// peer's compression context counts against no budget, so servers use [`Decoder::accept`].
     #[must_use]
     pub fn new(role: Role, deflate: Option<DeflateParams>) -> Self {
         Self {

@@ -21,14 +21,15 @@ pub const KEPT_WINDOW_BITS_MAX: u8 = 12;
 
 const SERVER_NO_CONTEXT: u8 = 1;
 const CLIENT_NO_CONTEXT: u8 = 2;
-/// The offer limits the server's window, so the response must too, even if to 15 bits (RFC 7692 section 7.1.2.1).
+/// The offer limits the server's window, so the response must limit it too, even if to 15 bits (RFC 7692 section
+/// 7.1.2.1).
 const SERVER_WINDOW_ASKED: u8 = 4;
 
 /// The parameters that this end accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeflatePolicy {
     /// Whether contexts are kept between messages, in either direction: small messages compress
-    /// better, at the cost of both windows. Otherwise `server_no_context_takeover` and
+    /// better, at the cost of both windows. If false, `server_no_context_takeover` and
     /// `client_no_context_takeover` are required; a server may require them even if the client did
     /// not offer them (RFC 7692 section 7.1.1.2).
     pub takeover: bool,
@@ -90,7 +91,8 @@ impl DeflateParams {
     /// same bytes. `None` if each connection has its own context.
     #[must_use]
     pub fn sharing_key(self, sender: Role) -> Option<u8> {
-        // What the library compresses with a 9-bit window also fits an 8-bit window, so both share a key.
+        // What the library compresses with a 9-bit window also fits an 8-bit window, so connections with either window
+        // share a key.
         (!self.keeps_context(sender))
             .then(|| self.window_bits_of(sender).max(LIBRARY_WINDOW_BITS_MIN))
     }
@@ -144,8 +146,8 @@ impl DeflateParams {
         window_bytes(self.window_bits_of(receiver.peer()))
     }
 
-    /// Returns the parameters with `client_no_context_takeover`, which a server may require even if
-    /// the client did not offer it (RFC 7692 section 7.1.1.2).
+    /// Returns the parameters with `client_no_context_takeover` added. A server may require it even
+    /// if the client did not offer it (RFC 7692 section 7.1.1.2).
     pub(super) fn without_client_context(self) -> Self {
         Self {
             flags: self.flags | CLIENT_NO_CONTEXT,
@@ -189,7 +191,8 @@ fn accept(offered: &OfferedParams, policy: &DeflatePolicy) -> DeflateParams {
         flags |= CLIENT_NO_CONTEXT;
     }
     let mut server_window_bits = clamp(policy.server_window_bits);
-    // Without a value the offer is invalid, and `OfferedParams::read` has refused it.
+    // An offer of `server_max_window_bits` without a value is invalid: `OfferedParams::read` has
+    // refused it.
     if let Some(Some(bits)) = offered.server_max_window_bits {
         flags |= SERVER_WINDOW_ASKED;
         server_window_bits = server_window_bits.min(bits);
@@ -222,11 +225,11 @@ pub fn write_offer(out: &mut Vec<u8>, policy: &DeflatePolicy) {
     }
 }
 
-/// Evaluates the `Sec-WebSocket-Extensions` of a response to the offer that [`write_offer`] writes for the same policy.
-/// `Ok(None)`: the server does not compress.
+/// Evaluates the `Sec-WebSocket-Extensions` of a response. `policy` must be the one with which [`write_offer`] wrote
+/// the offer. `Ok(None)`: the server does not compress.
 ///
 /// # Errors
-/// The response does not match that offer; the connection must be failed (RFC 6455 section 4.1, RFC 7692 section 7.1).
+/// The response does not match the offer; the connection must be failed (RFC 6455 section 4.1, RFC 7692 section 7.1).
 pub fn read_response<'h>(
     values: impl Iterator<Item = &'h str>,
     policy: Option<&DeflatePolicy>,

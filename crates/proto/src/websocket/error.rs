@@ -44,13 +44,13 @@ pub enum ProtocolError {
     /// Compressed data that is not a DEFLATE stream.
     #[error("corrupt compressed data")]
     CorruptDeflate,
-    /// Too many final blocks in one message.
+    /// A compressed message with too many final DEFLATE blocks.
     #[error("too many final blocks in a message")]
     TooManyFinalBlocks,
     /// A message above the limit on its length.
     #[error("message too big")]
     MessageTooBig,
-    /// More frames than the limit permits.
+    /// A message with more frames than its limit permits.
     #[error("too many fragments")]
     TooManyFragments,
     /// A message that inflates by more than the permitted ratio.

@@ -1,5 +1,5 @@
 //! The grammar of `Sec-WebSocket-Extensions` (RFC 6455 section 9.1): `name; parameter; parameter=value, name …`, with
-//! values as tokens or quoted strings. The parser knows no specific extension. Its time is linear in the header's
+//! values as tokens or quoted strings. The parser accepts any extension name. Its time is linear in the header's
 //! length for any content.
 
 /// One element of the list: the extension's name and its unparsed parameters.

@@ -40,7 +40,7 @@ pub enum Role {
 }
 
 /// Messages up to this length may be inflated from any number of bytes. Repetitive JSON compresses as well as an attack
-/// does, and a message of this length costs about a millisecond, which is charged as [work](Codecs::take_work).
+/// does, and a message of this length costs about a millisecond. This time is charged as [work](Codecs::take_work).
 pub const INFLATE_FREE_BYTES: usize = 1 << 20;
 
 /// Limits on a peer's messages. Exceeding one ends the connection with 1009.

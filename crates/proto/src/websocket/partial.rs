@@ -203,7 +203,7 @@ impl Partial {
         } else {
             limits.message_bytes_max
         };
-        // Neither sum nor difference can overflow: `data` never exceeds `bytes_max`.
+        // The difference can't be negative: `data` never exceeds `bytes_max`.
         if header.payload_bytes > (bytes_max - self.data.len()) as u64 {
             return Err(ProtocolError::MessageTooBig);
         }

@@ -26,7 +26,7 @@ pub enum EventOrigin {
     Worker,
 }
 
-/// State that a runtime provides for the conversion.
+/// The parts of a runtime that are needed to convert the output of a worker process into effects.
 pub trait CallBridge {
     /// Returns a token that is not in use.
     fn token(&mut self) -> Token;
@@ -57,7 +57,7 @@ impl EffectBuilder {
     /// Adds the effects of a handler, and the answer if the handler has ended.
     ///
     /// # Errors
-    /// The limit was reached; the effects before that point have been added.
+    /// The limit of effects in one turn is reached. The effects up to the limit have been added.
     pub fn add_effects(
         self,
         handled: HandlerOutput<'_>,
@@ -73,11 +73,11 @@ impl EffectBuilder {
         }
     }
 
-    /// Adds a call as an effect that is answered with a token; returns `false` for calls that are not effects, which the
-    /// runtime handles itself.
+    /// Adds a call as an effect; the result of the effect will contain `token`. Returns `false` if the runtime has to
+    /// handle the call itself.
     ///
     /// # Errors
-    /// The limit was reached.
+    /// The limit of effects in one turn is reached.
     pub fn add_call(
         self,
         call: WorkerCall<'_>,

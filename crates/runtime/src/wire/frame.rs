@@ -58,7 +58,7 @@ pub enum FrameError {
     PayloadTooLong {
         /// The length in bytes that the frame states.
         bytes: u32,
-        /// The maximum length in bytes.
+        /// The maximum length of a payload in bytes.
         max: usize,
     },
 }
@@ -72,7 +72,8 @@ pub struct FrameDecoder {
     limits: FrameLimits,
     /// The beginning of a frame whose rest has not arrived.
     partial: Vec<u8>,
-    /// Whether the frame in `partial` is complete and was returned by the last call, so the buffer is cleared by the next one.
+    /// Whether the frame in `partial` is complete and was returned by the last call, so the buffer is cleared by the
+    /// next call.
     is_lent: bool,
     failed: Option<FrameError>,
 }
@@ -176,7 +177,8 @@ impl FrameDecoder {
         let (taken, rest) = input.split_at(missing.min(input.len()));
         let needed = self.partial.len() + taken.len();
         if self.partial.capacity() < needed {
-            // Doubling keeps the number of copies low; the frame's length caps it.
+            // Doubling keeps the number of copies low. The capacity never exceeds the frame's
+            // length.
             let wanted = needed
                 .max(2 * self.partial.capacity())
                 .min(until.max(needed));

@@ -99,7 +99,7 @@ pub enum WorkerEffect<'a> {
         channel: Cow<'a, str>,
         /// The format of the data.
         kind: PayloadKind,
-        /// The published data in this format.
+        /// The published data, in the format `kind`.
         data: &'a [u8],
     },
     /// Subscribes a connection to a channel.
@@ -153,7 +153,7 @@ pub enum WorkerEffect<'a> {
     Log {
         /// The severity of the line.
         level: Level,
-        /// One line, or several with a traceback.
+        /// The text: one line, or several lines if it has a traceback.
         text: Cow<'a, str>,
     },
 }
@@ -234,7 +234,7 @@ const CHANNEL_BYTES_MAX: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MalformedFrame {
-    /// What the violation ends.
+    /// What ends because of the malformed frame.
     pub scope: ErrorScope,
     /// A description for the log.
     pub message: String,
@@ -243,13 +243,13 @@ pub struct MalformedFrame {
 /// What a malformed frame ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorScope {
-    /// The connection to the worker process.
+    /// The error closes the connection to the worker process.
     Worker,
-    /// The handler of this event: it fails, and the frame has no effect.
+    /// The handler of the event with this id fails, and the frame has no effect.
     Event(u64),
-    /// Only the frame itself, which belongs to no handler and has no effect.
+    /// The frame belongs to no handler. It has no effect, and nothing else fails.
     Frame,
-    /// The call only, which fails; its handler continues.
+    /// The call with this id fails, and the handler that made it continues.
     Call(u64),
 }
 
@@ -496,7 +496,8 @@ fn checked(name: Cow<'_, str>) -> Result<Cow<'_, str>, String> {
     }
 }
 
-/// Parses a connection id; `None`: the connection of the event being handled.
+/// Parses a connection id. A missing id means the connection of the event being handled; the result is
+/// then `None`.
 fn place(
     connection: Option<&str>,
     event: Option<EventName>,

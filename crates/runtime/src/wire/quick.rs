@@ -1,8 +1,9 @@
-//! The heads of messages and of answers that only send, without a general parser or writer of JSON.
+//! Fast paths without a general writer or parser of JSON: encoding the event `message`, and parsing
+//! answers whose effects are all `send`.
 //!
-//! Nearly all frames of a busy worker are of these two forms, written as SDKs and Veche write them:
-//! fields in this order and no spaces. All other heads are handled by the general code, which
-//! produces the same results for these two forms.
+//! Nearly all frames of a busy worker have such heads. They have their fields in the order in which
+//! Veche and its SDKs write them, and no spaces. The general code handles all other heads, and gives
+//! the same results for these.
 
 use veche_calls::WorkerConnection;
 use veche_types::{MessageKind, PayloadKind};
@@ -17,8 +18,8 @@ use crate::{Attributes, Event};
 /// Bytes reserved for a message's head without the user.
 const MESSAGE_HEAD_BYTES: usize = 160;
 
-/// Appends the frame of a message with an id of 0; `None` for other events, and for a head with
-/// further fields.
+/// Appends the frame of the event `message` with the event id 0. Returns `None` for other events, and
+/// for a connection with attributes.
 ///
 /// # Errors
 /// The frame exceeds the limits; nothing was appended.
@@ -81,7 +82,8 @@ pub fn answer_id(head: &[u8]) -> Option<u64> {
     Some(answer.id)
 }
 
-/// Reads an answer to a message or a close that only sends; `None`: the general parser has to read the frame.
+/// Reads an answer to the event `message` or `close` whose effects are all `send`. Returns `None` if the general
+/// parser has to read the frame.
 pub(super) fn read_answer<'a>(
     frame: Frame<'a>,
     event: impl Fn(u64) -> Option<EventName>,
@@ -166,7 +168,8 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The rest of a head. A method that does not find its text returns `None` and leaves the rest as it is.
+/// The part of a head that is not parsed yet. If the expected text does not follow, a method returns `None` and
+/// consumes nothing.
 #[derive(Clone, Copy)]
 struct Cursor<'a>(&'a [u8]);
 

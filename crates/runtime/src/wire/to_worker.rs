@@ -96,7 +96,7 @@ impl<'a> OutgoingEvent<'a> {
                 .collect();
         }
         if parts.len() > 1 {
-            // All parts belong to one accepted message, so their lengths are far below 32 bits.
+            // All parts belong to one accepted message, so each length is far below 2^32 bytes.
             let lengths = parts.iter().map(|part| u32::try_from(part.len()));
             head.parts = lengths.map(|length| length.unwrap_or(u32::MAX)).collect();
         }
@@ -346,7 +346,7 @@ impl<'a> ResultHead<'a> {
         let mut head = Self::new(id);
         match answer {
             WaitResult::Done => {}
-            // The token does not expire.
+            // An infinite number stands for a token that does not expire.
             WaitResult::Number(number) if number.is_infinite() => {}
             WaitResult::Number(number) => head.expires_in = Some(*number as u64),
             WaitResult::No(words) | WaitResult::Failed(words) => {

@@ -74,7 +74,7 @@ fn put_count(into: &mut Vec<u8>, tag: u8, count: usize) {
     into.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-/// Decodes the values of a statement or the arguments of a command, which are scalars.
+/// Decodes scalars: the values of a statement, or the arguments of a command.
 pub(super) fn read(mut bytes: &[u8]) -> Result<Vec<MysqlValue>, String> {
     let mut values = Vec::new();
     while let Some((&tag, rest)) = bytes.split_first() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use veche_runtime::wire::EventName;
 
-/// Files of test vectors whose frames both sides accept.
+/// Files of test vectors whose frames are accepted by the server and by workers.
 pub(crate) const GOOD: [&str; 4] = ["hello", "events", "answers", "calls"];
 
 /// A test vector: one frame.

@@ -1,7 +1,7 @@
-//! Waits of coroutines for queues, for all VMs of one application on this worker. Other threads end these waits.
+//! Stores which coroutines of one application on this worker wait for queues.
 //!
-//! Another thread signals the number of a wait to a [`Notifier`]. The VM checks for signals in its turn and resumes the
-//! coroutine.
+//! A thread that ends such a wait signals the wait's number to a [`Notifier`]. In its next turn, the VM takes the
+//! signals and resumes the coroutines.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,5 @@
-//! HTTP requests and handshakes in progress, by a number known to scripts: an index and the number of its reuses.
+//! HTTP requests and handshakes in progress. Scripts refer to each by a number, which consists of an index and the
+//! number of times that the index was reused.
 
 use crate::ConnectionId;
 use veche_runtime::Request;
@@ -42,7 +43,7 @@ pub(crate) struct EndedRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyWrite {
     pub(crate) to: ConnectionId,
-    /// Whether the writer has to wait for room.
+    /// Whether the script has to wait until the outbox has room.
     pub(crate) must_wait: bool,
 }
 
@@ -116,7 +117,7 @@ impl OpenRequests {
         Some(BodyWrite { to, must_wait })
     }
 
-    /// Removes and returns an unanswered request, which completes it; `None` if it is already completed.
+    /// Completes an unanswered request and returns it; `None` if it is already completed.
     pub(crate) fn take(&mut self, number: u64) -> Option<(ConnectionId, Box<Request>)> {
         let RequestHandle { id, request, .. } = self.slot(number)?.take()?;
         self.free.push((number & ((1 << PLACE_BITS) - 1)) as u32);

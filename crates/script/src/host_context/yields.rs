@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use veche_runtime::Token;
 
-/// The yielded coroutines in order.
+/// The yielded coroutines, in the order in which they are resumed.
 #[derive(Debug, Default)]
 pub(crate) struct YieldedCoroutines {
     /// Coroutines that yielded in earlier turns, so they can be resumed.
@@ -22,7 +22,7 @@ impl YieldedCoroutines {
         !self.ready.is_empty()
     }
 
-    /// Adds a coroutine. `tie` orders those of the same turn.
+    /// Adds a coroutine. `tie` orders the coroutines of the same turn.
     pub(crate) fn push(&mut self, tie: u64, token: Token) {
         self.behind.push((tie, token));
     }
@@ -32,7 +32,7 @@ impl YieldedCoroutines {
         self.ready.pop_front()
     }
 
-    /// Ends the turn: its coroutines can be resumed in the next one.
+    /// Ends the turn. The coroutines that yielded in this turn can be resumed in the next turn.
     pub(crate) fn end_turn(&mut self) {
         if !self.behind.is_empty() {
             self.behind.sort_by_key(|(tie, _)| *tie);

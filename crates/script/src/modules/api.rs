@@ -14,7 +14,7 @@ use super::{fault, go_on, json};
 use crate::host_context::HostContext;
 use veche_runtime::call_errors::{FULL, tagged};
 
-/// Options of `veche.publish` and `veche.push`; each is a parameter of the methods.
+/// Options of `veche.publish` and `veche.push`. They become parameters of the API methods `publish` and `push`.
 const OPTIONS: [&str; 7] = [
     "delta",
     "idempotency_key",

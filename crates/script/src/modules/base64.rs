@@ -87,7 +87,7 @@ pub(super) fn module(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table
 /// Checks that the VM's limit leaves memory for a result and for the buffer in which it is built, outside the VM.
 ///
 /// # Errors
-/// There is too little.
+/// Too little memory is left.
 fn check_room(host: &HostContext, function: &str, result_bytes: usize) -> mlua::Result<()> {
     match host.has_room_for(2 * result_bytes) {
         true => Ok(()),
@@ -95,7 +95,7 @@ fn check_room(host: &HostContext, function: &str, result_bytes: usize) -> mlua::
     }
 }
 
-/// Decodes a text in parts, checking between them whether the run may continue.
+/// Decodes a text in parts, and checks between the parts whether the run may continue.
 fn decode_in_parts(
     engine: &GeneralPurpose,
     text: &[u8],
@@ -103,7 +103,7 @@ fn decode_in_parts(
     let mut data = Vec::with_capacity(text.len() / 4 * 3 + 3);
     for (place, part) in text.chunks(PART_BYTES).enumerate() {
         go_on()?;
-        // Padding is allowed only in the last part, since it ends a text.
+        // Padding is allowed only in the last part, since padding ends a text.
         let is_last = (place + 1) * PART_BYTES >= text.len();
         let before = place * PART_BYTES;
         if !is_last && part.ends_with(b"=") {

@@ -29,7 +29,8 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     native.set("drop_lease", drop_lease)
 }
 
-/// Returns an outcome that is a plain value and can be passed to its coroutine directly.
+/// Returns the outcome as an argument for the waiting coroutine if it is a plain value, otherwise
+/// `None`.
 pub(crate) fn plain(outcome: &CallOutcome) -> Option<Argument<'_>> {
     let Ok(CallReply::Redis(RedisReply::Value(value))) = outcome else {
         return None;

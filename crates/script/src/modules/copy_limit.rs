@@ -10,7 +10,7 @@ use super::go_on;
 /// The most bytes that one call copies, besides the data of messages and responses.
 pub(super) const COPIED_BYTES_MAX: usize = 16 << 20;
 
-/// The bytes that an entry of a list takes in addition to its text.
+/// The memory of a list entry in addition to its text, in bytes.
 pub(super) const ENTRY_BYTES: usize = 64;
 
 /// The maximum number of bytes of an option's name that are compared and shown; all valid names are
@@ -30,8 +30,7 @@ impl CopyLimit {
 
     /// Counts bytes before they are copied; returns `false` if they exceed the limit.
     ///
-    /// # Errors
-    /// The run has to end.
+    /// # Errors The run of the script has to end.
     pub(super) fn take(&self, bytes: usize) -> mlua::Result<bool> {
         go_on()?;
         let left = self.left.get().checked_sub(bytes);
@@ -39,7 +38,7 @@ impl CopyLimit {
         Ok(left.is_some())
     }
 
-    /// Returns the bytes that may still be copied.
+    /// Returns the number of bytes that may still be copied.
     pub(super) fn left(&self) -> usize {
         self.left.get()
     }

@@ -228,7 +228,7 @@ fn counter_methods(lua: &Lua, counters: &GrowingList<Counter>) -> mlua::Result<T
 struct Call {
     function: &'static str,
     dict: Arc<Dict>,
-    /// The arguments after the dictionary.
+    /// The arguments of the call, without the dictionary.
     arguments: Arguments,
     now_ms: u64,
 }

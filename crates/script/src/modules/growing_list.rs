@@ -35,7 +35,7 @@ impl<T> GrowingList<T> {
         }
     }
 
-    /// Creates a list of objects from the store, whose limits bound the list.
+    /// Creates a list for objects of the store. The store's own limits keep the list small.
     pub(super) fn of_store() -> Self {
         Self::new("there is no element with that number")
     }

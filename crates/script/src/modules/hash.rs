@@ -15,10 +15,11 @@ use super::{fault, go_on};
 type Hash = fn(&[u8]) -> mlua::Result<Vec<u8>>;
 type KeyedHash = fn(&[u8], &[u8]) -> mlua::Result<Vec<u8>>;
 
-/// Bytes hashed between two checks of the run: a fraction of a millisecond.
+/// Bytes hashed between two checks whether the run must end. Hashing them takes a fraction of a
+/// millisecond.
 const PART_BYTES: usize = 128 << 10;
 
-/// Calls `take` with the data in parts, until the run must end.
+/// Calls `take` with each part of the data. Stops with an error if the run must end.
 fn in_parts(data: &[u8], mut take: impl FnMut(&[u8])) -> mlua::Result<()> {
     data.chunks(PART_BYTES).try_for_each(|part| {
         go_on()?;

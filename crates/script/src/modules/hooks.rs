@@ -174,7 +174,7 @@ pub(crate) fn raised(
     is_meant.then(|| hook_response(lua, open, &Value::Table(value.clone())))
 }
 
-/// Converts the return value of a handler.
+/// Converts the return value of a handler to the response to a hook request.
 fn hook_response(lua: &Lua, open: OpenHook, value: &Value) -> mlua::Result<HookResponse> {
     let hook = open.hook;
     let table = match value {
@@ -415,7 +415,8 @@ impl ResponseTable<'_> {
         Ok(Blob::Json(encoded))
     }
 
-    /// Returns a value as JSON, or a string as bytes if the client's data was binary; or the bytes of the base64 field.
+    /// Returns the decoded bytes of the field `base64`. If there is none, returns the field `name`: a string as bytes
+    /// if the client's data was binary, any other value as JSON.
     fn blob(&self, name: &str, base64: &str) -> mlua::Result<Option<Blob>> {
         match self.get(base64)? {
             Value::Nil => {}

@@ -15,7 +15,7 @@ use answer::{Body, HttpAnswer};
 use veche_runtime::Request;
 use veche_runtime::{Effect, HandshakeReply};
 
-/// Reads one field of a request.
+/// A function that reads one field of a request.
 type Read = fn(&Lua, &Request) -> mlua::Result<Value>;
 
 /// The fields of a request.

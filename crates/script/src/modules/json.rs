@@ -349,8 +349,8 @@ fn number_to_lua(lua: &Lua, number: &serde_json::Number) -> mlua::Result<Value> 
     }
 }
 
-/// Converts an integer; beyond ±2^53 it becomes a string of digits, as in tables and from databases, since Lua's
-/// numbers are not exact there.
+/// Converts an integer to a number, or beyond ±2^53, where Lua's numbers are not exact, to a string of digits.
+/// Integers from tables and databases are converted in the same way.
 fn whole_to_lua<N: Into<i128>>(lua: &Lua, number: N) -> mlua::Result<Value> {
     let whole = number.into();
     match whole.unsigned_abs() <= WHOLE_MAX as u128 {

@@ -11,7 +11,7 @@ use super::copy_limit::option_name;
 use super::growing_list::GrowingList;
 use crate::host_context::HostContext;
 
-/// The default bucket bounds of a histogram: those of Prometheus' libraries, for seconds.
+/// The default bucket bounds of a histogram in seconds, as in Prometheus' libraries.
 const BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];

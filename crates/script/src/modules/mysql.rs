@@ -27,13 +27,13 @@ const KIND: ServerKind = ServerKind {
     ],
 };
 
-/// The most databases of one VM.
+/// The maximum number of databases of one VM.
 const DATABASES_MAX: usize = 256;
 
 /// Limit of a statement and its values, in bytes.
 const STATEMENT_BYTES_MAX: usize = 16 << 20;
 
-/// The most placeholders in a statement: the limit of the MySQL protocol.
+/// The maximum number of placeholders in a statement: the limit of the MySQL protocol.
 const VALUES_MAX: usize = 65_535;
 
 pub(super) fn install(

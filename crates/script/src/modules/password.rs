@@ -9,7 +9,7 @@ use veche_calls::{Call, PasswordCall};
 use super::argument::Arguments;
 use crate::host_context::HostContext;
 
-/// Bytes of a hash that are examined; PHC strings are shorter.
+/// Maximum number of bytes of a hash that are examined; PHC strings are shorter.
 const HASH_BYTES_MAX: usize = 4096;
 
 pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
@@ -26,8 +26,8 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         let arguments = Arguments::new("password.verify", values);
         let hash = match arguments.at(2) {
             Value::Nil => None,
-            // A hash that is too long or not UTF-8 stays an invalid PHC string, which the call
-            // reports.
+            // A hash that is too long is truncated, and bytes that are not UTF-8 are replaced. The
+            // result is an invalid PHC string, which the call reports.
             _ => {
                 let hash = arguments.bytes(2)?;
                 let hash = &hash[..hash.len().min(HASH_BYTES_MAX)];

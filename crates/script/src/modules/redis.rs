@@ -238,8 +238,8 @@ fn push(
         }
         value if *value == lua.null() => "veche.null",
         value => match as_number(value) {
-            // A number is formatted as Lua does it, except that integers never have an exponent and other
-            // numbers are exact.
+            // Integers are written without an exponent, and other numbers with all digits that are needed
+            // to parse the same number.
             Some(number) if number.fract() == 0.0 && number.abs() <= WHOLE_MAX => {
                 command.push((number as i64).to_string().as_bytes());
                 return Ok(());
@@ -344,7 +344,7 @@ pub(super) fn to_lua(lua: &Lua, reply: RedisReply) -> mlua::Result<Value> {
 fn to_value(lua: &Lua, value: RedisValue) -> mlua::Result<Value> {
     go_on()?;
     Ok(match value {
-        // `null` instead of nil, which would leave a gap in a list.
+        // Nil would leave a gap in a list, so `null` is used.
         RedisValue::Nil => lua.null(),
         RedisValue::Boolean(value) => Value::Boolean(value),
         RedisValue::Number(value) => Value::Number(value),

@@ -27,7 +27,7 @@ pub(crate) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     chunk.call((tools, native))
 }
 
-/// Returns the next number of the test's seed, with 53 bits, which are exact in Lua.
+/// Returns the next number of the test's random generator. It has 53 bits, so it is exact in Lua.
 fn word(context: &HostContext) -> u64 {
     context.world.seeds_word().unwrap_or_default() >> 11
 }

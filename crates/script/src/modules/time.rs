@@ -1,4 +1,4 @@
-//! `veche.time`: the clocks of the turn, and formatting and parsing of dates in UTC.
+//! `veche.time`: the time at the start of the turn, and formatting and parsing of dates in UTC.
 
 use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -80,7 +80,8 @@ fn iso(lua: &Lua, context: &Rc<HostContext>, module: &Table) -> mlua::Result<()>
         let what = "a whole number from 0 to 6";
         let digits = arguments.whole(2, [0.0, 6.0], what)?.unwrap_or(3.0);
         let seconds = seconds.unwrap_or_else(|| wall(&own));
-        // Near the present a float is exact to less than a microsecond, at the limits to 15 microseconds.
+        // For present dates a float is exact to less than a microsecond; for the years 0 and 9999, to 15
+        // microseconds.
         // Digits below the requested precision are truncated, never rounded up.
         let micros = (seconds * 1e6).round() as i64;
         let timestamp = Timestamp::from_microsecond(micros)

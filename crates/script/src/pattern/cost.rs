@@ -5,7 +5,8 @@
 use super::parse::{Item, Pattern, Single};
 use super::set::Set;
 
-/// The range of subject lengths for which LuaJIT's matcher is considered. On longer subjects our own matcher is not slower.
+/// LuaJIT's matcher is used for subjects up to a length between `SUBJECT_BYTES_MIN` and `SUBJECT_BYTES_MAX`. On longer
+/// subjects Veche's own matcher is not slower.
 const SUBJECT_BYTES_MIN: usize = 8;
 const SUBJECT_BYTES_MAX: usize = 1024;
 /// The maximum subject length for a search of plain text by LuaJIT, which is fast but not linear in the worst case.
@@ -32,7 +33,8 @@ impl Pattern {
             .last()
     }
 
-    /// Returns the most steps for a subject of `bytes`, computed from the last item to the first.
+    /// Returns the maximum number of steps for a subject of `bytes` bytes, computed from the last item
+    /// to the first.
     fn cost(&self, bytes: f64) -> f64 {
         let places = bytes + 1.0;
         // A set in brackets is parsed again for each byte.
@@ -75,7 +77,7 @@ impl Pattern {
             // each position, and matches each byte at most once.
             places * (rest.failing + rest.succeeding + rest.per_byte)
         };
-        // In plain mode `find` searches for the pattern's text instead.
+        // In plain mode `find` searches for the pattern as literal text, so the cost of such a search counts too.
         matching.max(searching_cost(places, self.bytes))
     }
 
@@ -102,7 +104,7 @@ impl Pattern {
 /// The maximum cost of one attempt to match the items from some position of a pattern to its end.
 #[derive(Clone, Copy)]
 struct RemainingCost {
-    /// The cost of a failing attempt; 0 if the items always match, so that no retry happens.
+    /// The cost of an attempt that fails; 0 if the items always match.
     failing: f64,
     /// The constant part of the cost of a successful attempt; `per_byte` is added for each matched
     /// byte.

@@ -106,7 +106,7 @@ impl<'a> Matcher<'a> {
         &mut self.budget
     }
 
-    /// Returns the first position from `from` on whose byte matches.
+    /// Returns the first position at or after `from` whose byte matches.
     fn skip_to(&mut self, single: Single, from: usize) -> MatchEnd {
         let bytes = &self.subject[from..];
         let skipped = match single {
@@ -215,8 +215,8 @@ impl<'a> Matcher<'a> {
         self.rest(at, item, depth)
     }
 
-    /// Tries the longest repetition first. The byte after the repetition must match `then`, if it
-    /// is known.
+    /// Tries the longest repetition first. The byte after the repetition must match `then`, unless
+    /// `then` is `None`.
     fn shrink(
         &mut self,
         shortest: usize,
@@ -251,8 +251,8 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// Tries the shortest repetition first. The byte after the repetition must match `then`, if it
-    /// is known.
+    /// Tries the shortest repetition first. The byte after the repetition must match `then`, unless
+    /// `then` is `None`.
     fn grow(
         &mut self,
         mut at: usize,
@@ -293,7 +293,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Returns the number of consecutive bytes from `at` on that match.
+    /// Returns how many consecutive bytes match, beginning at `at`.
     fn count(&mut self, single: Single, at: usize) -> Result<usize, Error> {
         let bytes = &self.subject[at..];
         let seen = &bytes[..self.budget.cap(bytes.len())];

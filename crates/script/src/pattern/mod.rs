@@ -1,10 +1,10 @@
 //! Lua's string patterns with bounded cost.
 //!
 //! The language, including its error texts, is that of Lua 5.1 as in LuaJIT 2.1. The difference is
-//! that steps of matching are counted, and a search that takes too many fails with
+//! that steps of matching are counted, and a search that takes too many steps fails with
 //! [`Error::TooCostly`], so no pattern and no subject can block a worker. The input is bytes; the
-//! output is ranges of bytes. This module does not know Lua values; its caller (`modules::string`)
-//! also determines when a search has to end.
+//! output is ranges of bytes. The caller (`modules::string`) converts Lua values, and determines
+//! when a search has to end.
 
 mod cost;
 mod matcher;
@@ -43,9 +43,9 @@ pub(crate) type IsOver = fn() -> bool;
 /// The reason why a pattern can't be matched. The error texts are LuaJIT's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
-    /// The budget is used up. The caller adds the text, which contains its limit.
+    /// The budget is used up. The caller adds the error text, which contains the caller's limit.
     TooCostly,
-    /// The result of a replacement is too large. As with `TooCostly`, the caller adds the text.
+    /// The result of a replacement is too large. As with `TooCostly`, the caller adds the error text.
     TooLarge,
     /// The match was stopped: [`IsOver`] returned true.
     Stopped,
@@ -65,7 +65,7 @@ pub(crate) enum Error {
     CaptureIndex,
     /// More than [`CAPTURES_MAX`] captures.
     TooManyCaptures,
-    /// Nested too deeply, or the pattern is too long.
+    /// The pattern is nested too deeply or too long.
     TooComplex,
 }
 

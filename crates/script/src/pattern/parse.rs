@@ -129,8 +129,8 @@ impl Pattern {
         pattern
     }
 
-    /// Returns the byte or class that the first byte matched by the items from index `at` on must
-    /// have; `None` if it is unknown, or if the items may match the empty string.
+    /// Returns what the first byte must match so that the items from index `at` on match; `None` if
+    /// this is unknown, or if the items may match the empty string.
     pub(super) fn required(&self, at: usize) -> Option<Single> {
         let first = self.items[at..]
             .iter()
@@ -148,8 +148,8 @@ impl Pattern {
         }
     }
 
-    /// Fills in `then` of the quantifiers, unless the nesting depth could reach its limit: skipping an attempt would then also
-    /// skip the error.
+    /// Sets the field `then` of the quantifiers, unless the nesting depth could reach its limit:
+    /// the matcher must not skip the attempt that fails with this error.
     fn look_ahead(&mut self) {
         if self.items.len() >= DEPTH_MAX {
             return;

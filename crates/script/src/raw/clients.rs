@@ -44,7 +44,7 @@ pub(super) fn functions(lua: &Lua, context: &std::rc::Rc<HostContext>) -> mlua::
 
 /// `new(table)` → an object without a connection, which owns the table.
 unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
-    // SAFETY: created by `closure`; the one argument is a table, which `lua/websocket.lua` ensures; the stack has room.
+    // SAFETY: this function was made by `closure`; `lua/websocket.lua` calls it with one table; the stack has room.
     unsafe {
         ffi::lua_settop(state, 1);
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
@@ -90,8 +90,8 @@ unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
 
 /// `hang_up(token)`: abandons the connection being opened; returns whether there was one.
 unsafe extern "C-unwind" fn hang_up(state: *mut lua_State) -> c_int {
-    // SAFETY: created by `closure`; a value that is not a number counts as 0, which is not a token; nothing here raises
-    // an error.
+    // SAFETY: this function was made by `closure`; a value that is not a number counts as 0, which is not a token;
+    // nothing here raises an error.
     unsafe {
         let token = Token(ffi::lua_tonumber(state, 1) as u64);
         let object = context(state).hang_up(token);

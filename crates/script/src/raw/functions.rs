@@ -27,7 +27,8 @@ pub(super) fn closure(
     metatable: &Table,
 ) -> mlua::Result<Function> {
     let context = Rc::as_ptr(context).cast_mut().cast::<c_void>();
-    // SAFETY: the metatable is on the stack; the closure takes two values and is returned.
+    // SAFETY: the metatable is on the stack. The closure replaces the context and the metatable there,
+    // and is returned.
     unsafe {
         lua.exec_raw(metatable, |state| {
             ffi::lua_pushlightuserdata(state, context);
@@ -80,7 +81,7 @@ pub(super) unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
 /// # Safety
 /// The bytes are valid while the argument stays on the stack.
 pub(super) unsafe fn bytes<'a>(state: *mut lua_State, index: c_int) -> Option<&'a [u8]> {
-    // SAFETY: `lua_tolstring` gives memory of that length, or null.
+    // SAFETY: `lua_tolstring` returns null, or a pointer to `length` bytes.
     unsafe {
         let mut length = 0;
         let text = ffi::lua_tolstring(state, index, &raw mut length);

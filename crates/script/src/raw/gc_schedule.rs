@@ -61,7 +61,7 @@ impl GcSchedule {
         }
     }
 
-    /// Returns whether a collection is worthwhile: the last one freed enough or was long ago.
+    /// Returns whether a collection is worthwhile: the last collection freed enough memory, or was long ago.
     pub(super) fn is_of_use(&self, now_ms: u64) -> bool {
         now_ms >= self.again_ms
     }

@@ -56,9 +56,9 @@ thread_local! {
 const REPRIEVE_NS: u64 = 5_000_000;
 /// The maximum number of instructions in a grace period, which take a few milliseconds.
 const REPRIEVE_INSTRUCTIONS: u32 = 200_000;
-/// The number of instructions at the beginning of a grace period after each of which the clock is
-/// read, since each may be a long call. Later the clock is read once per this number of
-/// instructions.
+/// At the beginning of a grace period, the clock is read after each instruction, for this number of
+/// instructions, since an instruction may be a long call. Later the clock is read once per this number
+/// of instructions.
 const WATCHED_CLOSELY: u32 = 64;
 
 /// Returns whether the grace period is over.

@@ -19,13 +19,13 @@ use veche_runtime::Token;
 /// The maximum number of idle coroutines kept for reuse.
 const POOL_MAX: usize = 128;
 
-/// CPU time for loading a script, in nanoseconds, independent of its budget.
+/// Minimum CPU budget for loading a script, in nanoseconds.
 const LOAD_BUDGET_NS: u64 = 1_000_000_000;
 
 /// The most arguments of one call: a new stack has room for 20 values.
 pub(crate) const ARGUMENTS_MAX: usize = 8;
 
-/// Bytes of an error text that are logged.
+/// Maximum number of bytes of an error text that are logged.
 const WORDS_BYTES_MAX: usize = 16 << 10;
 
 /// A reference to a value in Lua's registry, held by Rust.
@@ -70,7 +70,7 @@ pub(crate) enum Argument<'a> {
 pub(crate) enum RunEnd {
     /// The coroutine has finished.
     Ended,
-    /// The coroutine waits for the token.
+    /// The coroutine waits for the result that has this token.
     Waits(Token),
     Failed(LuaError),
 }
@@ -145,7 +145,7 @@ fn growth(used_bytes: usize) -> usize {
 }
 
 impl LuaVm {
-    /// `budget_ns` is the CPU time of a run, in nanoseconds.
+    /// Creates the interface to the VM of `lua`. `budget_ns` is the CPU time limit of a run, in nanoseconds.
     pub(crate) fn new(
         lua: &Lua,
         watch: ThreadWatch,
@@ -259,7 +259,7 @@ impl LuaVm {
         self.collection.is_under_way()
     }
 
-    /// Continues the collection until `is_late`, or for a bounded amount of work.
+    /// Continues the collection until `is_late` returns true, or for a bounded amount of work.
     pub(crate) fn collect_some(&mut self, now_ms: u64, is_late: impl Fn() -> bool) {
         self.collection
             .go_on(self.main, &self.memory, now_ms, is_late);

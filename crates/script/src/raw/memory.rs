@@ -1,13 +1,14 @@
 //! The memory of a VM: Lua's allocator, with a limit.
 //!
 //! While a script runs each allocation is checked against the VM's limit, and periodically against
-//! the process's remaining memory. Beyond that the run is [killed](super::kill::kill_run): it ends
-//! at its next instruction, even if it catches errors. Small blocks are still granted, since LuaJIT
-//! and `mlua` can't handle a refusal everywhere. A large block is refused at once with Lua's own
-//! error, so one concatenation can't take all memory of the machine. A VM over its ceiling is
-//! [broken](VmMemory::is_broken), and its owner replaces it.
+//! the process's remaining memory. A run that exceeds the limit or the remaining memory is
+//! [killed](super::kill::kill_run): it ends at its next instruction, even if it catches errors.
+//! Until then small blocks are granted, since LuaJIT and `mlua` can't handle a refusal everywhere.
+//! A large block is refused at once with Lua's own error, so one concatenation can't take all
+//! memory of the machine. A VM over its ceiling is [broken](VmMemory::is_broken), and its owner
+//! replaces it.
 //!
-//! Outside of runs nothing is refused, so pushing a message can't fail.
+//! While no script runs, no allocation is refused, so pushing a message can't fail.
 
 use std::alloc::{self, Layout};
 use std::cell::Cell;
@@ -30,12 +31,12 @@ const STRING_TABLE_BYTES_MAX: usize = 16 << 20;
 /// The maximum by which a run may exceed the VM's limit, in bytes; also limited to a quarter of the VM's limit. The excess is
 /// allowed because a run may be about to free memory.
 const EXCESS_BYTES_MAX: usize = 8 << 20;
-/// The excess over the limit, in bytes, above which a VM is broken.
+/// The excess over the VM's memory limit, in bytes, above which a VM counts as broken.
 const CEILING_BYTES: usize = 8 << 20;
 /// The growth of a VM in bytes after which the process's memory is checked again.
 const STEP_BYTES: usize = 1 << 20;
-/// The total growth allowed to a VM while the process is short of memory: messages need memory before their garbage is
-/// collected.
+/// The number of bytes by which a VM may grow in total while the process is short of memory. It is
+/// not 0, since handling a message takes memory before the garbage is collected.
 const SHORT_BYTES: usize = 4 << 20;
 
 /// The alignment that `mlua` uses for Lua's blocks.
@@ -56,7 +57,7 @@ pub(crate) struct VmMemory {
     bytes_max: usize,
     /// The memory of the VM in bytes above which a run is ended.
     run_bytes_max: usize,
-    /// The VM's limit while the process is short of memory.
+    /// The VM's memory limit in bytes while the process is short of memory.
     short_bytes_max: Cell<usize>,
     is_short: IsShort,
     has_refused: Cell<bool>,
@@ -74,7 +75,8 @@ impl VmMemory {
         is_short: IsShort,
     ) -> mlua::Result<Rc<Self>> {
         let used_bytes = lua.used_memory();
-        // This limit is never reached, but if there is one, `mlua` protects its own allocations.
+        // This limit is never reached. It is set because `mlua` protects its own allocations only
+        // if there is a limit.
         lua.set_memory_limit(isize::MAX as usize)?;
         let mut data = ptr::null_mut();
         // SAFETY: only reads two pointers of the VM.
@@ -113,12 +115,12 @@ impl VmMemory {
         self.used_bytes.get()
     }
 
-    /// Returns the VM's current limit.
+    /// Returns the VM's current memory limit in bytes.
     pub(super) fn bytes_max(&self) -> usize {
         self.bytes_max.min(self.short_bytes_max.get())
     }
 
-    /// Returns whether the limit is reached.
+    /// Returns whether the VM has reached its memory limit.
     pub(crate) fn is_full(&self) -> bool {
         self.used_bytes() >= self.bytes_max()
     }
@@ -320,7 +322,7 @@ mod tests {
         keep(&lua, &kept, 10 << 10);
         assert!(memory.is_broken());
         memory.end_run();
-        // Outside of runs nothing is refused.
+        // While no script runs, no allocation is refused.
         lua.create_string(&large).expect("granted");
         drop(kept);
         lua.gc_collect().expect("no finalizer fails");

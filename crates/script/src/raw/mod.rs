@@ -4,7 +4,7 @@
 //! function and its arguments are pushed onto a pooled coroutine, which is then resumed. The few
 //! methods that handlers call for every message are plain C functions.
 //!
-//! Three rules make it sound:
+//! Three rules make this code sound:
 //! * **No Lua error crosses a Rust frame that owns anything.** C functions here hold no value with a destructor when
 //!   they call functions that may raise an error.
 //! * **Pushing values from outside can't fail**: memory is refused to runs only ([`memory`]), and the stack has room

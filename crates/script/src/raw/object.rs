@@ -15,8 +15,8 @@ type Numbers = [u32; 2];
 /// Replaces the metatable on top of the stack by a new object.
 ///
 /// # Safety
-/// The metatable is on top, and there is room for another value. If memory may be refused, nothing in the frame has a
-/// destructor.
+/// The metatable is on top of the stack, and the stack has room for another value. If the allocation can be refused,
+/// nothing in the frame has a destructor.
 pub(super) unsafe fn push(state: *mut lua_State, id: ConnectionId) {
     // SAFETY: the caller guarantees the metatable and room for a value. The memory is as large as what `write`
     // writes; the metatable is moved above the object, where `lua_setmetatable` pops it.
@@ -43,8 +43,8 @@ pub(super) unsafe fn write(state: *mut lua_State, id: ConnectionId) {
 /// Returns the id in the object at `index`; `None` if it does not have the metatable at `metatable`.
 ///
 /// # Safety
-/// There is room for a value; neither index is relative to the top; every object with that
-/// metatable was made by [`push`].
+/// The stack has room for a value; neither index is relative to the top of the stack; every object
+/// with that metatable was made by [`push`].
 pub(super) unsafe fn read(
     state: *mut lua_State,
     index: c_int,

@@ -6,7 +6,7 @@ use std::ptr;
 
 /// Registers a handler for a signal.
 pub(crate) fn on_signal(signal: i32, handler: fn()) -> io::Result<()> {
-    // SAFETY: the handler is async-signal-safe: see `watch::on_signal`, the only one.
+    // SAFETY: the only handler, `watch::on_signal`, is async-signal-safe.
     unsafe { signal_hook::low_level::register(signal, handler) }.map(drop)
 }
 

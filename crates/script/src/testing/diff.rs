@@ -20,7 +20,8 @@ enum Side {
     Got,
 }
 
-/// Describes two unequal values: both, or their difference.
+/// Describes how two unequal values differ: shows both if each is one line, otherwise the
+/// difference of their lines.
 pub(super) fn explain(expected: &[String], got: &[String]) -> String {
     if let ([expected], [got]) = (expected, got) {
         return format!("  - expected {}\n  + got      {}", cut(expected), cut(got));
@@ -83,7 +84,7 @@ fn difference<'a>(expected: &'a [String], got: &'a [String]) -> Vec<(Side, &'a s
     lines
 }
 
-/// Lines of the longest common subsequence are shown as common; each other line is only in one of the texts.
+/// Lines of the longest common subsequence are shown as common, all other lines as lines of one text only.
 fn middle<'a>(expected: &'a [String], got: &'a [String]) -> Vec<(Side, &'a str)> {
     let only = |side: Side, lines: &'a [String]| -> Vec<(Side, &'a str)> {
         lines.iter().map(|line| (side, line.as_str())).collect()

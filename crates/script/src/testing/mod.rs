@@ -1,8 +1,8 @@
 //! Tests of applications: a script that drives the environment of an application and checks the results.
 //!
-//! A test's script runs in a [`TestVm`] of its own, separate from the application's. Its requests (a client, an HTTP
-//! request, passing time) are recorded as [`Ask`]s; the caller runs the simulated environment until there is an answer.
-//! This module knows values, texts and their differences; it does not know clients.
+//! A test's script runs in a [`TestVm`] of its own, separate from the application's. What the script asks for (a
+//! client, an HTTP request, the passing of time) is recorded as an [`Ask`]; the caller runs the simulated environment
+//! until there is an answer. This module formats and compares values; the caller simulates the clients.
 
 mod diff;
 mod native;
@@ -138,7 +138,7 @@ impl TestVm {
         failed.or_else(|| self.notes.has_passed.get().then_some(Ended::Passed))
     }
 
-    /// Takes the script's other effects: log lines and publications.
+    /// Takes the script's log lines and publications.
     pub fn take_effects(&mut self, empty: &mut Effects) {
         self.vm.take_effects(empty);
         // Uncaught errors include failed assertions in tasks and timers, which would otherwise go unnoticed.

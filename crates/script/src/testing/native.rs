@@ -9,7 +9,7 @@ use crate::vm::load::{VmExtension, VmParts};
 use veche_runtime::Token;
 
 const SOURCE: &str = include_str!("../../lua/test.lua");
-/// The Lua code of stubs for other servers.
+/// The Lua code of the stubs that replace the servers called by an application.
 const STUBS: &str = include_str!("../../lua/stubs.lua");
 
 /// Creates `veche.test` and the handlers that replace those of an application.

@@ -26,7 +26,7 @@ pub(super) fn lines(value: &Value) -> mlua::Result<Vec<String>> {
 struct Writer {
     /// The lines; the last one is incomplete.
     lines: Vec<String>,
-    /// The tables around the current position.
+    /// The tables that contain the value that is being written.
     above: Vec<*const std::ffi::c_void>,
 }
 

@@ -64,8 +64,8 @@ impl Vm {
         }
     }
 
-    /// Marks a connection's outbox as full until [`drained`](Self::drained): data to another server is rejected, and
-    /// sends to a client report it.
+    /// Marks a connection's outbox as full until [`drained`](Self::drained) is called. Until then
+    /// data for another server is rejected, and a `send` to a client reports the full outbox.
     pub fn full(&self, id: ConnectionId) {
         let connections = &self.context.world.connections;
         connections.borrow_mut().set_full(id, true);

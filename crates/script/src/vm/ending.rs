@@ -82,7 +82,7 @@ impl Vm {
     /// Handles the failure of a connection's handler: logs it and has the connection closed.
     pub(super) fn end_of(&mut self, id: ConnectionId, handler: HandlerName, failure: LuaError) {
         self.report(TaskOwner::Connection(id, handler), &failure);
-        // The other server is not at fault for an error in a callback.
+        // A connection that the script dialed stays open: its server is not at fault for the error.
         if self.local(id).is_some_and(|local| local.is_client) {
             return;
         }

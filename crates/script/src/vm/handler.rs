@@ -8,7 +8,7 @@ pub(super) const HANDLERS: usize = 11;
 /// A function of the application that Veche calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerName {
-    /// Called once per VM, before all others.
+    /// Called once per VM, before all other handlers.
     Start,
     /// Called for a handshake, before the response 101.
     Handshake,
@@ -16,7 +16,7 @@ pub enum HandlerName {
     Open,
     /// Called for each message.
     Message,
-    /// Called when a full connection can send again.
+    /// Called when a connection whose outbox was full can send again.
     Drain,
     /// Called when the connection has closed.
     Close,

@@ -32,7 +32,7 @@ impl Vm {
         self.context.world.connections.borrow_mut().set_closing(id)
     }
 
-    /// Resumes coroutines of this VM that wait for room on a connection now owned by a newer one.
+    /// Resumes coroutines of this VM that wait for room on a connection that a newer VM now owns.
     pub fn drained_elsewhere(&mut self, id: ConnectionId, now: Now) {
         self.set_now(now);
         self.room_again(id);
@@ -63,7 +63,8 @@ impl Vm {
         world.connections.borrow().open_ids().collect()
     }
 
-    /// Calls `app.stop` once: newer code has taken over, the application was removed, or the server shuts down.
+    /// Calls `app.stop` once, because newer code has taken over, the application was removed, or the server
+    /// shuts down.
     pub fn stop(&mut self, now: Now) {
         self.set_now(now);
         if self.context.is_retired() {
@@ -93,7 +94,7 @@ impl Vm {
         for of in self.ids(|local| local.is_busy) {
             self.context.effect(Effect::Ready { of });
         }
-        // Connections that closed while a handler was suspended get their last call now.
+        // Makes the queued `close` calls of connections that closed while a handler was suspended.
         let mut ending = Vec::new();
         for local in self.locals.iter_mut().flatten() {
             if local.is_ending
@@ -121,7 +122,7 @@ impl Vm {
 }
 
 impl Vm {
-    /// Removes the VM's coroutines from queues so that others are served.
+    /// Removes the VM's coroutines from the queues in which they wait, so that the remaining waiters are served.
     fn leave_queues(&self) {
         let queues = &self.context.world.queues;
         queues.end_all(|token| self.tasks.is_waiting(token));

@@ -1,7 +1,7 @@
 //! Hook requests of clients of Centrifugo's protocol: one coroutine and one response for each.
 //!
-//! This module does not know the requester or the effect of a response: [`Effect::Hook`](crate::Effect::Hook) has the
-//! request's number.
+//! This module depends neither on the requester nor on the effect of a response: [`Effect::Hook`](crate::Effect::Hook)
+//! contains the request's number.
 
 use mlua::Value;
 use veche_types::codes::ErrorCode;

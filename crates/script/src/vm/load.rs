@@ -1,4 +1,4 @@
-//! Creates a VM: libraries, our own functions, the script and its handlers.
+//! Creates a VM with Lua's libraries and Veche's functions, and loads the script and its handlers.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,7 +42,7 @@ pub enum LoadError {
     NoHandlers {
         /// The path of the script.
         script: String,
-        /// The type of the returned value.
+        /// The type of the value that the script returns.
         what: String,
     },
     /// The script of a service has no `run`.
@@ -70,7 +70,7 @@ pub(crate) struct VmExtension {
     /// The name under which `require` finds `module`.
     pub(crate) name: &'static str,
     pub(crate) module: Table,
-    /// Replaces the script's return value.
+    /// The table of handlers. It is used instead of the script's return value.
     pub(crate) handlers: Table,
 }
 
@@ -98,8 +98,8 @@ impl Vm {
         Self::load(app, code, world, worker, None)
     }
 
-    /// Loads an application's script, or with `extend` a script with an additional module and other
-    /// handlers.
+    /// Loads an application's script. With `extend`, loads a script that is not an application:
+    /// `extend` creates its handlers and an additional module.
     pub(crate) fn load(
         app: &ScriptApp,
         code: &Arc<SourceCode>,
@@ -277,7 +277,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     let load: Function = globals.get("load")?;
     let load_text = lua.create_function(
         move |lua, (chunk, name, mode, env): (Value, Option<LuaString>, Value, Option<Table>)| {
-            // A reader function would be called from C, which can't be interrupted.
+            // A function as `chunk` is refused: C code would call it, and C code can't be interrupted.
             let Value::String(chunk) = chunk else {
                 return Err(modules::fault(
                     "bad argument #1 to 'load': a string expected (collect the pieces first)",
@@ -332,7 +332,8 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     globals.set("collectgarbage", collect_some)
 }
 
-/// Finds the hook handlers: functions of `app.centrifuge`, in which `rpc` may also be a table by method.
+/// Finds the hook handlers: the functions in `app.centrifuge`. `app.centrifuge.rpc` may be a table with a function
+/// per method.
 fn hooks(
     machine: &LuaVm,
     app: &Table,

@@ -1,9 +1,9 @@
 //! Divides a turn's time: each class of work gets a share of the slice, so that none starves another.
 //!
-//! Calls that arrive between two turns start at once while the slice has time. In the turn each
-//! class that has work runs for a share; when the slice is used up, the remaining classes wait. A
-//! skipped class runs first in the next turn, and skipped replies run before all others: a reply
-//! waits at most two turns, regardless of other work. This module does not know the work itself.
+//! Calls that arrive between two turns start at once while the slice has time. In the turn each class that has work
+//! runs for a share; when the slice is used up, the remaining classes wait. A skipped class runs first in the next
+//! turn, and skipped replies run before all others: a reply waits at most two turns, regardless of other work. This
+//! module decides only the order and the time; its caller runs the work.
 
 /// The length of a slice in ticks of about 4 ms. It prevents handlers that are each within their budgets from blocking
 /// their worker together.
@@ -13,7 +13,7 @@ const DIRECT_TICKS: u64 = 2;
 /// The length of one class's share of a turn, in ticks.
 const SHARE_TICKS: u64 = 1;
 
-/// A class of work, in the order in which a turn serves them.
+/// The classes of work, in the order in which a turn serves them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkClass {
     /// Coroutines whose wait has ended.

@@ -190,7 +190,7 @@ impl Vm {
         true
     }
 
-    /// Returns the classes that have work.
+    /// Returns the classes of work in which a coroutine can run.
     fn ready(&self) -> WorkClasses {
         let now_ms = self.context.world.now.get().mono_ms;
         let mut ready = WorkClasses::default();
@@ -370,7 +370,7 @@ impl Vm {
         match self.tasks.take_of(is_it) {
             Some((_, task)) if task.token.is_some() => self.fail_task(task, words),
             Some((place, task)) => {
-                // The index will be reused, so no queue may refer to it any more.
+                // The task's index will be reused, so no queue may still contain it.
                 if let Some(gate) = &mut self.gate {
                     gate.retain(|other| *other != place);
                 }

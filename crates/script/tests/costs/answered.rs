@@ -81,7 +81,7 @@ fn bench_of(call: &str) -> Bench {
 /// Ends the calls in progress with an error; returns the other effects as lines.
 pub(super) fn fail_calls(bench: &mut Bench) -> Vec<String> {
     let mut lines = Vec::new();
-    // The script may repeat a call after its error.
+    // The script may repeat a failed call, so calls are failed in several rounds.
     for _ in 0..ROUNDS {
         let effects = bench.take_effects();
         if effects.is_empty() {
@@ -193,11 +193,11 @@ pub(super) fn spawn_forever() {
             used_mib <= (MEMORY_BYTES_MAX + EXCESS_BYTES_MAX) >> 20,
             "{body}"
         );
-        // Within a turn the VM may reach its ceiling. The system's allocator also needs some memory
-        // for each small block.
+        // Within a turn the VM may use more memory than between turns. The system's allocator also
+        // needs some memory for each small block.
         let most_max = MEMORY_BYTES_MAX + 2 * EXCESS_BYTES_MAX + EXCESS_BYTES_MAX / 2;
         assert!(most <= most_max, "{body}");
-        // If the core is shared with other processes, single turns are late.
+        // On a core that is shared with other processes, some turns take longer.
         assert!(late <= 10, "{body}: {late} turns of 200 took too long");
         assert!(answers >= 10, "{body}: {answers}");
     }

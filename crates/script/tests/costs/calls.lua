@@ -1,5 +1,5 @@
--- Calls each function with arguments that are as long as memory allows: `call NUMBER KIND`. A message longer than a
--- mebibyte is stored, to be used as an argument.
+-- The message `KIND NAME` calls the function NAME with arguments of a kind; they are as long as memory allows. A message
+-- longer than a mebibyte is stored, and used as an argument of later calls.
 local veche = require "veche"
 local app = {}
 

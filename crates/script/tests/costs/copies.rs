@@ -103,7 +103,7 @@ fn costs(before: usize, body: &str) -> (usize, Vec<String>) {
             return app"
         ),
         veche_script::ScriptLimits {
-            // The CPU budget is long, since limits of bytes are tested here.
+            // The CPU budget is long, since these tests are about limits in bytes.
             cpu_budget: std::time::Duration::from_secs(20),
             ..limits_of_costs()
         },

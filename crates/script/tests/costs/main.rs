@@ -1,5 +1,5 @@
 //! Tests of the cost of one call of each function: the CPU time until a run that exceeds its budget is stopped, and the
-//! memory used outside its VM. The functions are those of a live VM and the methods declared in the type definitions.
+//! memory used outside the VM. The functions are those of a live VM and the methods declared in the type definitions.
 //!
 //! A measurement above its limit is repeated, and the smallest value counts, because a thread that shares its core with
 //! others is stopped late.
@@ -53,7 +53,7 @@ const SENDING: &[&str] = &[
     "veche.push",
 ];
 
-/// Number of measurements of one call, of which the smallest counts.
+/// Number of measurements of one call. The smallest result counts.
 const ATTEMPTS: usize = 8;
 
 /// Functions that these tests can't call because they need another server. The second text names the values that the

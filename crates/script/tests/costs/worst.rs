@@ -1,4 +1,4 @@
-//! Calls that take long because of the amount of work: each is repeated until its run is stopped.
+//! Tests of calls with a large amount of work: each call is repeated until its run is stopped.
 
 /// Names of the functions, the setup that runs once, and the call.
 pub(crate) type Worst = (&'static str, &'static str, &'static str);

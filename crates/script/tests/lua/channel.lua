@@ -239,7 +239,7 @@ function t.where_nothing_can_wait_it_says_so()
   local channel = veche.channel()
   check.fails("can't wait here", string.gsub, "a", "a", function() channel:receive() end)
   check.fails("can't wait here", string.gsub, "a", "a", function() channel:send(1) end)
-  -- A coroutine created in a callback of `string.gsub` can't wait either, at any depth.
+  -- A coroutine created in a callback of `string.gsub` can't wait, however deeply it is nested.
   check.fails("can't wait here", string.gsub, "a", "a", function()
     coroutine.wrap(function()
       coroutine.wrap(function() channel:receive() end)()

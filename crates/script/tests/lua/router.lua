@@ -7,7 +7,7 @@ local function ask(router, method, path, params)
   return router { method = method, path = path, params = params or {} }
 end
 
--- Returns a handler that returns its name and the parameters of the request.
+-- Returns a handler that returns `name` and the parameters of the request.
 local function told(name)
   return function(req)
     local keys, words = {}, { name }

@@ -1,4 +1,5 @@
--- Arguments that are refused before a connection is dialed. Real servers: crates/server/tests/served/websocket.
+-- Tests arguments that are refused before a connection is dialed. Tests with real servers are in
+-- crates/server/tests/served/websocket.
 local check = require "check"
 local veche = require "veche"
 local websocket = veche.websocket

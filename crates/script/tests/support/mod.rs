@@ -247,7 +247,8 @@ impl Bench {
         self.vm.turn(self.now);
     }
 
-    /// Like [`Self::effect_lines`], but waits until there is an effect other than a connection taking its next message.
+    /// Advances the time until there are effects, and returns their lines. Effects whose lines begin with `ready ` are
+    /// ignored.
     pub(crate) fn next_effect_lines(&mut self) -> Vec<String> {
         for _ in 0..1000 {
             self.advance(1);

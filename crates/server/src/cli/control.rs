@@ -29,9 +29,9 @@ pub(super) struct ControlArgs {
 const ANSWER_WAIT: Duration = Duration::from_secs(45);
 /// How long to wait for the supervisor to execute another program; far more than it needs.
 const CHANGE_WAIT: Duration = Duration::from_secs(5);
-/// How long a server may take to end beyond its drain.
+/// The time that a server may take to end after its drain time.
 const STOP_GRACE: Duration = Duration::from_secs(15);
-/// The interval of checking whether the server has ended.
+/// The interval between checks of whether the server has ended.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
 /// Locates the running server.
@@ -104,7 +104,8 @@ impl ControlTarget {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 let file = shown(&self.file);
-                // The configuration may be invalid, so its path of the socket may be wrong: the hint names that possibility.
+                // The configuration may be invalid, so the path of the socket in it may be wrong. The hint names that
+                // possibility.
                 let hint = match config::load(&self.file) {
                     Err(report) if !report.unreadable => {
                         format!(

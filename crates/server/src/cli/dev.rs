@@ -1,8 +1,8 @@
 //! `veche dev`: the server for development, which runs the last saved state.
 //!
-//! It is `serve` with a watcher of the configuration and of the folders of scripts and static files: when a file is
-//! saved, the supervisor gets the signal for a reload. It does not know the effect of a reload, or how pages show it
-//! (`crate::dev`).
+//! It is `serve` with a watcher of the configuration and of the folders of scripts and static
+//! files: when a file is saved, the supervisor gets the signal for a reload. `crate::dev`
+//! implements how pages show the result of a reload.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

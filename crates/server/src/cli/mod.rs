@@ -162,7 +162,7 @@ pub(crate) fn main() -> ExitCode {
             } else {
                 Exit::Ok
             };
-            // If the error can't be printed either, there is no way to report it.
+            // If the error can't be printed, there is no way to report that.
             let _ = error.print();
             return exit.into();
         }

@@ -73,7 +73,7 @@ struct Types;
 /// The folder of types that `.luarc.json` refers to.
 const TYPES_FOLDER: &str = ".veche/types";
 
-/// The length of a key in bytes, before encoding.
+/// The length of a generated key in bytes, before Base64 encoding.
 const KEY_BYTES: usize = 24;
 
 impl Template {

@@ -161,7 +161,7 @@ impl LineBuilder {
         }
     }
 
-    /// Explains why a push reached no connection; empty if it reached some.
+    /// Returns why a push reached no connection; empty if `handed` is not 0.
     fn why(&self, handed: u64) -> &'static str {
         match self.to.0 {
             _ if handed > 0 => "",
@@ -239,7 +239,7 @@ struct PushReply {
     outcome: Result<Published, String>,
 }
 
-/// The server's result of a push. With the engine on Redis it has no number of connections.
+/// The server's result of a push. With the engine on Redis the result has no number of connections.
 #[derive(Clone, Copy)]
 struct Published {
     /// The number of connections that accepted the message.
@@ -305,7 +305,8 @@ fn unreadable(error: &io::Error) -> CommandFailure {
 #[derive(Default)]
 struct PushTotals {
     pushes: u64,
-    /// The sum over the pushes whose number of connections is known.
+    /// The number of connections that accepted a push, summed over the pushes for which it is
+    /// known.
     handed: u64,
     /// Whether the number of connections is unknown for one of the pushes.
     is_unknown: bool,
@@ -409,7 +410,8 @@ impl Sender {
         self.flush()
     }
 
-    /// Sends a push; returns false if the reader has failed, which reports the error.
+    /// Sends a push. Returns false if the thread that reads the responses has failed; that thread
+    /// reports the error.
     fn push(&mut self, line: &str) -> Result<bool, CommandFailure> {
         match self.tokens.try_send(()) {
             Ok(()) => {}

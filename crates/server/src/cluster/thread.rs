@@ -1,7 +1,7 @@
 //! The thread of a node: it carries messages between the workers, the [`Node`] and the engine.
 //!
-//! Workers reach the thread through a lane of their mailbox, as if it were one more worker, with the number after the
-//! last worker's. It never waits for a worker or for the engine.
+//! Workers reach the thread through a lane of their mailbox, as if the thread were one more worker, with the number
+//! after the last worker's. The thread never waits for a worker or for the engine.
 
 mod answers;
 
@@ -33,7 +33,7 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 /// The time that a starting process waits for the bans and commands of its cluster.
 const START_WITHIN: Duration = Duration::from_secs(10);
 
-/// The port of this node to the engine.
+/// The port through which this node uses the engine.
 pub(crate) type NodePort = EnginePort<Order, Event>;
 
 /// The id, the name and the settings of this node.
@@ -279,7 +279,7 @@ impl Thread {
                 }
             }
             NodeMessage::Relay(relay) => {
-                // A client's request names the worker, so the number may be forged.
+                // The worker number comes from a client's request, so it may be forged.
                 let home = Some(relay.to.worker).filter(|worker| worker.0 < self.workers);
                 self.send_to_home(home, NodeMessage::Relay(relay));
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use veche_mailbox::Wake;
 
-/// Wakes the waiting thread. If it does not wait at that time, its next wait ends at once.
+/// Wakes the waiting thread. If the thread is not waiting, its next wait ends at once.
 #[derive(Debug, Default)]
 pub(super) struct ThreadWaker {
     is_set: Mutex<bool>,

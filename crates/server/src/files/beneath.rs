@@ -6,10 +6,12 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// The maximum number of attempts: `openat2` fails if folders are moved while it resolves a path.
+/// The maximum number of attempts. An attempt fails if folders are moved while `openat2` resolves a
+/// path.
 const TRIES_MAX: u32 = 8;
 
-/// NONBLOCK, since opening a FIFO would wait for its writer; NOCTTY, since terminals must not be opened.
+/// NONBLOCK, since opening a FIFO would wait for its writer. NOCTTY, since a terminal must not become the process's
+/// controlling terminal.
 const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
@@ -31,7 +33,8 @@ pub(super) fn open(
         for _ in 0..TRIES_MAX {
             match rustix::fs::openat2(&root, relative, FLAGS, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                // NOSYS: before Linux 5.6. PERM: a container's filter; the file system returns ACCESS.
+                // NOSYS: Linux is older than 5.6. PERM: a container's filter refuses the call; the file system would
+                // return ACCESS.
                 Err(Errno::NOSYS | Errno::PERM) => {
                     *is_openat2_refused = true;
                     break;
@@ -46,8 +49,8 @@ pub(super) fn open(
     walk(root, relative)
 }
 
-/// Opens component by component without following links. Refuses some names that `openat2` allows,
-/// and allows no others.
+/// Opens component by component without following links. Allows only names that `openat2` allows,
+/// but not all of them.
 pub(super) fn walk(root: OwnedFd, relative: &str) -> Result<OwnedFd, Errno> {
     let (folders, name) = relative.rsplit_once('/').unwrap_or(("", relative));
     let mut folder = root;

@@ -38,7 +38,7 @@ impl FileVersion {
         }
     }
 
-    /// Returns the version with another length.
+    /// Returns this version with the length `len_bytes`.
     pub(super) const fn with_len(self, len_bytes: u64) -> Self {
         Self { len_bytes, ..self }
     }

@@ -34,7 +34,7 @@ keep_alive_timeout = "1d"
 
 const FILES_MAX: usize = 6;
 
-/// A client's text message, and the server's frame of it.
+/// The frame of the text message `hello` from a client; `ECHO` is the same message from the server.
 const MESSAGE: &[u8] = &[0x81, 0x85, 0, 0, 0, 0, b'h', b'e', b'l', b'l', b'o'];
 const ECHO: &[u8] = &[0x81, 5, b'h', b'e', b'l', b'l', b'o'];
 

@@ -1,4 +1,5 @@
-//! The simulated world's ends of a worker's mailboxes: take the messages that the worker sends, and deliver others.
+//! The simulated world's side of a worker's mailboxes: takes the messages that the worker sends, and delivers messages
+//! to the worker.
 
 use std::convert::Infallible;
 
@@ -11,7 +12,7 @@ use crate::worker::WorkerMail;
 /// The type of messages between the workers of a simulated world.
 type WorldMail = WorkerMail<Infallible>;
 
-/// The ends of a worker's mailboxes that belong to others: one for each other worker, and one for the control side.
+/// The mailboxes that exchange messages with one worker: those of the other workers and of the control thread.
 pub(super) struct Mailboxes {
     me: usize,
     ends: Vec<Option<Mailbox<WorldMail>>>,
@@ -29,8 +30,8 @@ impl Wake for DepartureRecorder {
 }
 
 impl Mailboxes {
-    /// Creates the mailbox of worker `me`, and the other ends of its lanes. The worker's hub uses
-    /// at most `credits` credits of each lane.
+    /// Creates the mailbox of worker `me`, and the mailboxes that exchange messages with it. The
+    /// worker's hub uses at most `credits` credits of each lane.
     pub(super) fn new(
         me: usize,
         workers: usize,

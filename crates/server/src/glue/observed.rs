@@ -1,4 +1,4 @@
-//! A simulated network that records its calls and events.
+//! A simulated network that records every call and every event.
 
 use std::collections::BTreeMap;
 use std::io;

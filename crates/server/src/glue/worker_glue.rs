@@ -1,4 +1,4 @@
-//! A worker on the server's glue, driven by a simulated world.
+//! Workers of the real server, driven by a simulated world.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ const LOCK_LOOK: Duration = Duration::from_millis(20);
 /// The interval of checking the archive's state.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The most warnings of a start that are logged individually.
+/// Maximum number of warnings that are logged individually when the archive is opened.
 const WARNINGS_MAX: usize = 20;
 
 /// The process's archive, if it has one.
@@ -102,7 +102,8 @@ impl HistoryArchive {
         self.is_closing.load(Relaxed)
     }
 
-    /// Logs when writes start to fail and when they work again; returns when to call it next.
+    /// Logs when writes to the archive begin to fail, and when they succeed again. Returns when
+    /// this method must be called next; `None` without an open archive.
     pub(crate) fn look(&self) -> Option<Instant> {
         if !self.is_on || self.is_closing() {
             return None;

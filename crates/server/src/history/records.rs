@@ -281,7 +281,7 @@ mod tests {
         let whole = write_info(&info());
         for length in 0..whole.len() {
             let cut = whole.slice(..length);
-            // The metadata has no number of tags: if it is cut between two tags, it is valid and has fewer.
+            // The metadata contains no number of tags: if it is cut between two tags, it is valid and has fewer tags.
             let read = read_info(&cut);
             assert!(read.is_none_or(|read| read.tags.len() < 2), "{length}");
         }

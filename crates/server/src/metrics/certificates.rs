@@ -1,4 +1,4 @@
-//! Metrics of the expiry of our listeners' certificates.
+//! Metrics of the expiry times of the listeners' certificates.
 
 use std::fmt;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::process_state::ProcessState;
 
-/// Collects the values at each scrape; zeros without an archive.
+/// Collects the metrics of the archive at each scrape; without an archive all values are 0.
 pub(super) struct HistoryCollector(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for HistoryCollector {

@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 
 use crate::process_state::ProcessState;
 
-/// Collects the values at each scrape.
+/// Collects the numbers of lost log lines at each scrape.
 pub(super) struct LogCollector(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for LogCollector {

@@ -11,8 +11,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use serde_json::{Map, Value, json};
 use veche_apps::{PoolFigures, PoolRegistry, RestartReason};
 
-/// Collects the values at each scrape. The number of lines is bounded by the number of applications that the process
-/// has had.
+/// Collects the metrics of worker processes at each scrape. The number of lines is bounded by the number of
+/// applications that the process has had.
 pub(super) struct PoolCollector(pub(super) PoolRegistry);
 
 impl fmt::Debug for PoolCollector {

@@ -1,5 +1,5 @@
-//! Metrics of the server process as the system reports them, under the names that Prometheus's own clients use; and of
-//! its restarts.
+//! Metrics of the server process: its restarts, and figures of the operating system such as CPU time and memory. Their
+//! names are those of Prometheus's client libraries.
 
 use std::fmt;
 use std::fs;

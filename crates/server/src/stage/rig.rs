@@ -1,4 +1,4 @@
-//! A worker for instruction counts: it receives messages, runs turns and sends bytes, at almost no other cost.
+//! A worker for benchmarks that count instructions. The test code around it executes almost no instructions.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

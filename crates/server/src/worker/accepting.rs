@@ -1,4 +1,4 @@
-//! Accepting: admission of connections, and the pause at the connection limit.
+//! Accepts connections: decides which to admit, and pauses accepting at the connection limit.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ impl<A: WorkerApps> WorkerState<A> {
                 || warn!(target: LOG, "the connection limit is reached: no longer accepting connections"),
             );
             self.pause_accepting(driver);
-            // The other workers are woken to pause too; otherwise each would accept one more connection before it
-            // notices the limit.
+            // The other workers are woken so that they pause too. Otherwise each would accept one
+            // more connection before it checks the connection limit.
             self.common.wake_workers();
         }
     }
@@ -84,7 +84,8 @@ impl<A: WorkerApps> WorkerState<A> {
                 false
             }
             Ok(None) => true,
-            // A handshake takes tens of kilobytes; without TLS the request is answered with 503.
+            // A TLS handshake takes tens of kilobytes of memory, so the connection is rejected. A
+            // connection without TLS is accepted, and its request is answered with 503.
             Ok(Some(_)) if !has_memory => {
                 self.worker
                     .shared()
@@ -122,7 +123,7 @@ impl<A: WorkerApps> WorkerState<A> {
         })
     }
 
-    /// Sets a connection's timer to the deadline of the layers below its own bytes, such as TLS.
+    /// Sets a connection's timer to the deadline of its PROXY header or its TLS handshake.
     pub(super) fn arm_opening(&mut self, id: ConnectionId) {
         if let Some(transport) = self.worker.transport_mut(id) {
             let due_ms = transport.opens_by_ms();
@@ -130,8 +131,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Returns the reason for a timeout if a layer below the connection's own bytes has missed its deadline; otherwise
-    /// `None`.
+    /// Returns the reason for a timeout if a connection's PROXY header or TLS handshake has missed
+    /// its deadline; otherwise `None`.
     pub(super) fn timeout_reason(&mut self, id: ConnectionId) -> Option<&'static str> {
         let now_ms = self.worker.shared().now.mono_ms;
         let transport = self.worker.transport_mut(id)?;
@@ -188,8 +189,8 @@ impl<A: WorkerApps> WorkerState<A> {
         self.worker.shared().config.listeners[listener as usize].role
     }
 
-    /// Pauses accepting at the connection limit: browsers wait, while back ends and operators are still accepted, on
-    /// reserved descriptors.
+    /// Pauses accepting clients, because the connection limit is reached: they wait. Back ends and
+    /// operators are accepted on reserved descriptors.
     pub(super) fn pause_accepting<D: Driver>(&mut self, driver: &mut D) {
         self.worker.shared().stats.accepts_stalled.add(1);
         self.set_accepting(driver, AcceptPolicy::BackEndsOnly);

@@ -1,4 +1,4 @@
-//! The access log's part of a turn: completed entries are passed on together.
+//! Collects the access log entries of a turn and passes them to the log's writer together.
 
 use veche_frontends::access_log_buffer::AccessLogEntry;
 
@@ -15,7 +15,7 @@ pub(super) struct AccessLogBatch {
 }
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Applies the current configuration of the log.
+    /// Applies the current configuration of the access log.
     pub(super) fn begin_access_log(&mut self) {
         self.access_log.writer = self.common.access.writer();
         let choice = self.access_log.writer.as_ref().map(|writer| writer.choice);

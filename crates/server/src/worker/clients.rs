@@ -1,6 +1,7 @@
 //! Outgoing connections of applications: dialed here, with TLS if requested.
 //!
-//! A dialed connection is treated like an accepted one: it has a slot and an outbox, and its events take the same path.
+//! A dialed connection is treated like an accepted one: it has a slot and an outbox, and the same
+//! code handles its events.
 
 use veche_apps::{DialAction, OutgoingConnection};
 use veche_frontends::DialId;
@@ -89,7 +90,7 @@ impl<A: WorkerApps> WorkerState<A> {
     }
 }
 
-/// Returns why a transport closed; `None` if that was requested.
+/// Returns why a transport closed; `None` if this process has closed it.
 pub(super) fn error_text(reason: CloseReason) -> Option<String> {
     Some(match reason {
         CloseReason::Requested => return None,

@@ -54,7 +54,8 @@ impl CompletionInbox {
     }
 
     fn take(&self) -> Vec<(ConnectionId, CompletionEvent)> {
-        // Completions are rare, so this avoids writing to a shared cache line.
+        // The flag is usually unset, since completions are rare. Loading it first avoids writing to
+        // a shared cache line.
         if !self.is_announced.load(Ordering::Relaxed) {
             return Vec::new();
         }

@@ -3,7 +3,7 @@
 use super::{WorkerApps, WorkerState};
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Takes the engine's events.
+    /// Passes the engine's events to the worker.
     pub(super) fn hear_engine(&mut self) {
         let Some(port) = &mut self.engine else {
             return;

@@ -31,7 +31,8 @@ impl<A: WorkerApps> WorkerState<A> {
         let Some(ledger) = &mut self.ledger else {
             return;
         };
-        // This is read before the durable progress, so that progress made before the archive closed is not missed.
+        // `is_closed` is read before the durable progress, so that no progress made before the archive closed
+        // is missed.
         let is_closed = ledger.writer.is_closed();
         self.worker.set_log_failing(ledger.is_failing());
         if let Some(durable) = ledger.writer.durable() {

@@ -34,7 +34,7 @@ impl WorkerApps for AppHosts {
     }
 }
 
-/// The destination of history: see [`Writer`], which implements these methods.
+/// Stores the history of channels. See [`Writer`], which has these methods.
 pub(crate) trait HistoryLog {
     fn append(&mut self, records: Vec<ArchiveRecord>) -> Result<u64, AppendError>;
 

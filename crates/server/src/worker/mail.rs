@@ -25,7 +25,8 @@ pub(crate) enum WorkerMail<M = AppWorkerMessage> {
     Drain(u64, ShutdownReason),
     /// Cuts off the connections that are left, at the end of the drain.
     CutOff,
-    /// Closes the connections of clients, since commands of other nodes about them were lost.
+    /// Closes the connections of clients, since commands of other nodes for these clients were
+    /// lost.
     Reconnect,
 }
 
@@ -69,7 +70,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Sends this turn's messages to other workers, and returns the credits of their messages that were handled.
+    /// Sends this turn's messages to other workers, and returns the credits of processed messages to the workers that
+    /// sent them.
     pub(super) fn send_messages(&mut self) {
         for to in 0..self.worker.workers() {
             for _ in 0..self.worker.poll_finished(to) {
@@ -84,8 +86,8 @@ impl<A: WorkerApps> WorkerState<A> {
             if let Err(Full(WorkerMail::Worker(message))) =
                 self.mailbox.post(to, class, WorkerMail::Worker(message))
             {
-                // Data is sent with a credit. Control messages have far more room than sessions can use; beyond it they
-                // wait in order, so none is lost.
+                // Data is sent only with a credit, which guarantees room. Control messages have far more room than
+                // sessions can use. Those that find no room wait in order, so none is lost.
                 debug_assert!(
                     class == Class::Control,
                     "data must not be sent to worker {to} without a credit"

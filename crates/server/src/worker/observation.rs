@@ -16,7 +16,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.rest.worker.set_limits(limits);
     }
 
-    /// Sends hook requests to a test instead of the hooks.
+    /// Passes all hook requests to an executor of the test.
     pub(crate) fn set_hook_executor(&mut self, hook_executor: impl HookExecutor + 'static) {
         self.rest.hook_executor = Some(Box::new(hook_executor));
     }
@@ -47,7 +47,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.rest.worker.connections()
     }
 
-    /// Returns the time at which the next turn is due.
+    /// Returns when the next turn is due: now, at the next event, or after some time.
     pub(crate) fn state(&self) -> TurnState {
         self.rest.worker.state()
     }

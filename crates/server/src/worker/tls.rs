@@ -164,7 +164,7 @@ impl<A: WorkerApps> WorkerState<A> {
             return;
         };
         if tls_layer.is_handshaking && !has_memory {
-            // The partial handshake is abandoned, so that its memory is freed too.
+            // The partial handshake is abandoned, so that its memory is freed.
             tls_layer.give_up();
             self.worker
                 .shared()
@@ -331,7 +331,7 @@ impl<A: WorkerApps> WorkerState<A> {
 
 /// Counts the handshake of a closed connection, if one was in progress.
 pub(super) fn handshake_gone(tls_layer: Option<&TlsLayer>, stats: &Arc<Stats>) {
-    // A client that connects and sends nothing is only probing, so it is not counted as a failure.
+    // A client that sends nothing may only test whether the port is open, so it is not counted as a failure.
     if tls_layer.is_some_and(|tls_layer| tls_layer.is_handshaking && tls_layer.tls.has_begun()) {
         stats.tls_failed(TlsHandshakeFailure::CutOff);
     }

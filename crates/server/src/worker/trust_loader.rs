@@ -1,8 +1,8 @@
 //! Reads the trusted certificates of dialed connections on separate threads, since a worker must
 //! not wait for files.
 //!
-//! Connections wait here until their certificates are read. The thread then wakes the worker, which
-//! dials in its next turn.
+//! Connections wait here until their certificates are read. The reading thread wakes the worker,
+//! which dials in its next turn.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -96,7 +96,8 @@ impl TrustLoader {
         ready
     }
 
-    /// Removes a connection that is no longer needed; returns whether it was waiting here.
+    /// Removes a connection that is no longer needed. Returns whether it was waiting for
+    /// certificates.
     pub(super) fn forget(&mut self, caller: DialId) -> bool {
         self.under_way.iter_mut().any(|reading| {
             let before = reading.outgoing.len();

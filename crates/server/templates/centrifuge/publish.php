@@ -1,5 +1,5 @@
 <?php
-// Publishes a message into a channel, without any extension: php publish.php chat:lobby "hello"
+// Publishes a message to a channel, without any PHP extension: php publish.php chat:lobby "hello"
 
 declare(strict_types=1);
 
@@ -8,7 +8,7 @@ if ($argc !== 3) {
     exit(2);
 }
 
-/** Returns the number of subscribers to which Veche passed the message; null with the engine on Redis, which does not know it. */
+/** Returns the number of subscribers to which Veche passed the message; null with the engine on Redis, where it is unknown. */
 function publish(string $channel, mixed $data): ?int
 {
     $body = @file_get_contents((getenv('VECHE_API') ?: 'http://127.0.0.1:8081/api') . '/publish', false, stream_context_create(['http' => [

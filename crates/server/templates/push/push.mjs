@@ -9,7 +9,7 @@ if (data === undefined) {
   process.exit(2);
 }
 
-/** Returns the number of connections to which Veche passed the message; undefined with the engine on Redis, which does not know it. */
+/** Returns the number of connections to which Veche passed the message; undefined with the engine on Redis, where it is unknown. */
 async function push(user, data) {
   const key = await readFile(new URL("api.key", import.meta.url), "utf8");
   const response = await fetch(`${API}/push`, {

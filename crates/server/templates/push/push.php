@@ -8,7 +8,7 @@ if ($argc !== 3) {
     exit(2);
 }
 
-/** Returns the number of connections to which Veche passed the message; null with the engine on Redis, which does not know it. */
+/** Returns the number of connections to which Veche passed the message; null with the engine on Redis, where it is unknown. */
 function push(string $user, mixed $data): ?int
 {
     $body = @file_get_contents((getenv('VECHE_API') ?: 'http://127.0.0.1:8081/api') . '/push', false, stream_context_create(['http' => [

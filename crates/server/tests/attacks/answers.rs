@@ -17,7 +17,7 @@ use crate::support::{Lines, Options, Server, Setup, Socket, chosen_io, now, proc
 /// `limits.memory_limit` of the server under attack.
 const LIMIT_KIB: u64 = 64 << 10;
 
-/// The tolerated excess over the limit: data written between two memory readings, and memory released late.
+/// The tolerated excess over `memory_limit`: data written between two memory readings, and memory released late.
 const OVER_KIB: u64 = 32 << 10;
 
 /// The tolerated growth of memory that remains after the attack.
@@ -237,8 +237,8 @@ fn outboxes_up_to_the_memory_limit() {
         server.log().contains("memory_limit is reached")
     });
     assert!(peak > LIMIT_KIB, "{peak} KiB: nothing was published");
-    // The measured peak includes file pages, which `memory_limit` does not count, so `before` is
-    // added to the limit.
+    // The measured peak includes file pages, which `memory_limit` does not count, so the memory before the attack
+    // (`before`) is added to the limit.
     assert!(
         peak <= before + LIMIT_KIB + OVER_KIB,
         "{before} KiB grew to {peak}"

@@ -1,5 +1,5 @@
 //! The framework of all attacks: a server that is attacked, a second server that is not, and the requirements for the
-//! first.
+//! attacked server.
 //!
 //! The latency of an echo also depends on the machine. So the same clients use the second server at the same time: its
 //! latency is due to the machine alone. In addition, the busy worker of the attacked server competes for a core with
@@ -61,7 +61,7 @@ fn duration() -> Duration {
 
 /// An attack and its tolerated cost.
 pub(crate) struct Attack<'a> {
-    /// Options of the server; its limits are short unless given.
+    /// Options of the server. If they contain no limits, the timeouts in `LIMITS` apply.
     pub(crate) options: Options<'a>,
     /// The number of concurrent attackers.
     pub(crate) attackers: usize,
@@ -69,7 +69,7 @@ pub(crate) struct Attack<'a> {
     pub(crate) is_first_costly: bool,
     /// The tolerated growth of memory during the attack.
     pub(crate) memory_mib_max: u64,
-    /// The driver of both servers.
+    /// The I/O driver of the attacked server and of the second server.
     pub(crate) io: &'static str,
     /// Whether there are also clients that reconnect for each message; they must be served in time
     /// too.

@@ -102,8 +102,8 @@ impl Bystanders {
     }
 }
 
-/// Connects, exchanges a message and leaves, repeatedly. A slow round delays the next, whose latency counts from when
-/// it is due.
+/// Connects, exchanges a message and leaves, repeatedly. A slow round delays the start of the next round. The latency
+/// of a round counts from the time at which it was due.
 fn come(server: SocketAddr, until: Instant) -> Vec<Duration> {
     let mut samples = Vec::new();
     let mut due = now();
@@ -119,8 +119,8 @@ fn come(server: SocketAddr, until: Instant) -> Vec<Duration> {
     samples
 }
 
-/// Sends a message at each interval. If responses took longer, sends all due messages at once. Otherwise the delay by
-/// one long turn would be counted for each message.
+/// Sends a message at each interval. All messages that became due while responses were awaited are sent at once: if
+/// they were sent one by one, the delay by one long turn of the server would be counted for each of them.
 fn speak(socket: &mut Socket, until: Instant) -> Vec<Duration> {
     let mut samples = Vec::new();
     let mut due = now();

@@ -21,7 +21,7 @@ pub(crate) struct Evidence {
     pub(crate) io: &'static str,
     /// The latencies of the ordinary clients of the attacked server and of the server beside it.
     pub(crate) waits: [Waits; 2],
-    /// The resident memory of the server process in KiB, before the attack and (`peak_kib`) at most.
+    /// The resident memory of the server process in KiB before the attack. `peak_kib` is the maximum.
     pub(crate) before_kib: u64,
     pub(crate) peak_kib: u64,
     pub(crate) ended: Instant,

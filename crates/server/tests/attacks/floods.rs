@@ -1,7 +1,7 @@
-//! Twenty clients that send small messages as fast as the server accepts them, and read the responses.
+//! Attacks by twenty clients, which send small messages as fast as the server accepts them, and read the responses.
 //!
-//! Each client has an unlimited amount of work for the worker, so other clients are served only if the worker takes
-//! clients in turn. The attacks run on both drivers, since each has its own order of received data.
+//! Each attacker has an unlimited amount of work for the worker, so other clients are served only if the worker takes
+//! clients in turn. The attacks run on both drivers, since each driver delivers received data in its own order.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ const ATTACKERS: usize = 4;
 /// The number of clients of each thread.
 const CLIENTS: usize = 5;
 
-/// The bytes passed to a socket at once.
+/// The number of bytes in one write to a socket.
 const FLOOD_BYTES: usize = 64 * 1024;
 
 /// The first byte of an unsolicited pong, which is allowed and has no effect.

@@ -238,7 +238,7 @@ fn bytes_of_others() {
             assert!(first == BINARY && received == message, "another's bytes");
             target.landed();
         }
-        // A Close frame holds up to 123 bytes of reason. The server returns those that were sent, and no others.
+        // A Close frame holds up to 123 bytes of reason. The server returns exactly the bytes that were sent.
         let reason = [&1000_u16.to_be_bytes()[..], &b"r".repeat(rng.usize(..123))].concat();
         socket
             .write_all(&frame(CLOSE, &reason))

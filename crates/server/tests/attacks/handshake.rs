@@ -1,4 +1,4 @@
-//! Request heads that are expensive for parsers that rescan them or trust their contents.
+//! Tests request heads that are expensive for parsers that rescan them or trust their contents.
 
 use std::io::Write;
 use std::thread;
@@ -23,7 +23,7 @@ const LONG: Options<'_> = Options {
     files: &[],
 };
 
-/// The length of the long part of a head; it leaves 1 KiB of the limit for the rest of the head.
+/// The length of the long part of a head. The size limit of heads leaves 1 KiB for the other parts.
 const LENGTH: usize = 62 << 10;
 
 /// Sends handshakes with this header; each gets one of these statuses.

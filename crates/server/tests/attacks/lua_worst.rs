@@ -82,8 +82,8 @@ const ROW_QUICK: Duration = Duration::from_millis(400);
 /// The pause between two echoes of a client.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The maximum number of measurements of a row: it is repeated until one is within the bound, since
-/// the machine may pause.
+/// The maximum number of measurements of a row. A row is measured again until a measurement is
+/// within the bound, since the machine may pause.
 const TRIES: u32 = 5;
 
 const WORKER: &str = "worker 0";
@@ -173,7 +173,7 @@ fn worst_trip(client: &mut Socket, until: Instant) -> Duration {
 
 /// One measurement of a row of the table.
 struct Measured {
-    /// The longest round trips of the server under test and of the idle server.
+    /// The longest round trip of the server under test. `beside` is that of the idle server.
     here: Duration,
     beside: Duration,
     /// The share of the worker's runnable time in which it had a core.

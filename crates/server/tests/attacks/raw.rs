@@ -25,7 +25,7 @@ pub(crate) const PING: u8 = 0x89;
 pub(crate) const DEFLATED: u8 = 0x40;
 
 /// Connects from one of this machine's sixteen million loopback addresses, so that no address runs out of ports. The
-/// connection ends with a reset unless changed.
+/// connection ends with a reset unless [`end_well`] is called.
 pub(crate) fn connect(to: SocketAddr) -> TcpStream {
     connect_with(to, |_| {})
 }

@@ -63,8 +63,9 @@ fn slow_bodies() {
     });
 }
 
-/// A large file is requested ten times at once on each connection and not read. Bystanders
-/// wait while the worker serves the requests: a debug build needs a quarter of a millisecond each.
+/// A large file is requested ten times at once on each connection and not read. Other clients wait
+/// while the worker serves these requests. A debug build needs a quarter of a millisecond for each
+/// request.
 #[test]
 fn unread_answers() {
     let page = "x".repeat(4 << 20);

@@ -1,7 +1,7 @@
 //! TLS attacks: handshakes that cost the server more than the client, handshakes that never end,
 //! and attacks after a handshake.
 //!
-//! The bystanders use a listener of the same worker without TLS.
+//! The well-behaved clients use a listener without TLS on the same worker.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -246,8 +246,8 @@ fn records_of_a_byte() {
     });
 }
 
-/// A key update for every record (RFC 8446, section 4.6.3): clients that send too many are either
-/// disconnected or served.
+/// Clients send a key update for every record (RFC 8446, section 4.6.3). The server either
+/// disconnects such clients or serves them.
 #[test]
 fn keys_that_change_without_end() {
     let whole = Whole::new();

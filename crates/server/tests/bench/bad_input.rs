@@ -51,7 +51,7 @@ fn invalid_urls() {
             &["push", "ws://127.0.0.1/", "--publish", "nonsense"],
             "\"nonsense\" can't be tested",
         ),
-        // `--recover` needs publications that are answered: otherwise it is undefined which data was published.
+        // `--recover` needs answers to publications: without answers it is unknown which data was published.
         (
             &[
                 "broadcast",

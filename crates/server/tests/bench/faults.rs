@@ -1,4 +1,5 @@
-//! Servers that lose or duplicate messages: a run fails, even if no promise mentions lost or duplicate messages.
+//! Tests servers that lose or duplicate messages: a run must fail, even if no promise mentions lost or duplicate
+//! messages.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -39,8 +39,8 @@ fn a_run_still_reports() {
     let push = format!("tcp://{}", server.push);
     let long = ["--duration", "60s", "--warmup", "0s"];
     let body = r#"{"channel":"news","data":"{data}"}"#;
-    // A storm that is interrupted while it holds its connections has completed its measurement, so it does not count as
-    // interrupted.
+    // A storm measures while it opens connections. If it is interrupted while it holds them, the
+    // measurement is complete, so the run does not count as interrupted.
     for (arguments, interrupted) in [
         (&["echo", &echo][..], true),
         (&["echo", &echo, "--processes", "2"], true),

@@ -68,7 +68,7 @@ impl Outcome {
             .unwrap_or_else(|| panic!("{path}: {self:#?}"))
     }
 
-    /// Returns the broken promises of the first phase with the measured values.
+    /// Returns the missed objectives of the first phase, each with the measured value.
     #[track_caller]
     fn broken(&self) -> Vec<String> {
         let checks = self.at("/phases/0/checks").as_array().expect("checks");

@@ -1,4 +1,4 @@
-//! Reports as files for other programs.
+//! Tests reports that are written as files for other programs.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Promises about a server that can't keep up with the requested rate.
+//! Objectives (`promise`) for a server that can't keep up with the requested rate.
 
 use crate::known::serve_at_most;
 use crate::scenario;
@@ -26,7 +26,7 @@ fn promises_of_an_overloaded_server_are_broken() {
         rate.starts_with("the requested rate was reached: "),
         "{rate}"
     );
-    // However lenient, a latency promise fails while the queue grows.
+    // Even a very lenient promise about latency fails if the requested rate is not reached.
     let outcome = scenario(&phase("promise.latency.p99 = \"<= 1h\""));
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
     // The run passes, because its promise is not about time; the report shows that the requested rate was not reached.

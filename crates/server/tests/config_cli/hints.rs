@@ -49,7 +49,7 @@ fn a_push_to_a_user_without_connections_is_noted() {
     }
 }
 
-/// With the engine on Redis the result of a push has no number of connections.
+/// With the engine on Redis, the result of a push contains no number of connections.
 #[test]
 fn a_push_whose_connections_are_not_counted_is_a_success() {
     let folder = Folder::new("push-uncounted");

@@ -1,4 +1,4 @@
-//! `veche new`: its folders are complete, work, and overwrite nothing.
+//! `veche new`: the created folders are complete and work, and nothing is overwritten.
 
 use std::fs;
 use std::path::Path;

@@ -103,7 +103,7 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
         .expect("the server reads");
         assert_eq!(http.response().expect("an answer").status, 403);
 
-        // The entry written by the nearest proxy is the client's address, or the request fails.
+        // The request fails if the last entry, which the nearest proxy wrote, is not a valid address.
         for last in [
             "unknown",
             "\"192.0.2.66\"",
@@ -249,7 +249,7 @@ fn the_connection_rate_per_address_is_limited() {
         until("it to be counted", || {
             turned_away(&server, "handshakes_per_address") == 1.0
         });
-        // Other addresses are accepted, open connections stay, and the back end is exempt.
+        // The limit affects neither another address, nor open connections, nor requests to the internal listener.
         let other = connect_from([127, 0, 0, 2].into(), server.public);
         assert!(Socket::upgrade(other, "/ws?user=v", &[]).is_ok());
         assert!(inside.iter_mut().all(Socket::is_alive));
@@ -369,8 +369,8 @@ fn a_reload_reaches_connections_that_are_kept() {
             );
             http
         };
-        // Both connections count for their own address when they are opened, and for a client of the proxy after the
-        // reload.
+        // When they are opened, both connections count for their own address. After the reload, each counts for the
+        // client that its header names.
         let (first, second) = (kept(), kept());
         server.configure(&options("trusted_proxies = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);

@@ -1,5 +1,5 @@
-//! The alert rules in packaging/: Prometheus accepts them, and a server process that is killed repeatedly fires the
-//! corresponding one.
+//! Tests the alert rules in packaging/: Prometheus accepts them, and repeated kills of the server process fire the
+//! alert for a crash loop.
 
 use std::fs;
 use std::path::{Path, PathBuf};

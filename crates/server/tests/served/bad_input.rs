@@ -78,7 +78,7 @@ fn a_bad_line_gets_one_error_line_and_the_connection_stays() {
     });
 }
 
-/// Sends the packets one by one, and returns the only response before the end.
+/// Sends the packets one by one. Returns the error message of the only response before the connection ends.
 #[track_caller]
 fn refused(server: &Server, packets: &[&[u8]]) -> String {
     let mut lines = Lines::connect(server.push);
@@ -412,8 +412,7 @@ fn a_broken_protocol_is_closed_with_its_code() {
         }
         bystander.assert_served(&server);
         server.await_connections(1);
-        // The log has a line for each fault, and one for each connection that the fault closed, including the
-        // bystander's.
+        // The log has a line for each fault, and a line for each closed connection, including that of the bystander.
         let (faults, ended) = (cases.len() * 2 + 1, cases.len() * 2 + 1 + 4 + 1);
         let lines = |level: &str, what: &str| {
             let of_worker = |line: &&str| line.contains("veche::worker: ");

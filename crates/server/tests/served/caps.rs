@@ -23,7 +23,7 @@ fn at_the_cap_the_next_one_waits() {
         let mut inside: Vec<Socket> = (0..50)
             .map(|i| Socket::open(server.public, &format!("/ws?user=u{i}")))
             .collect();
-        // The pause gives the other workers time to notice the limit.
+        // The pause gives the other workers time to notice that the connection limit is reached.
         thread::sleep(Duration::from_millis(100));
         let public = server.public;
         let waiting: Vec<_> = (0..10)
@@ -77,7 +77,7 @@ fn one_address_has_its_share() {
                 ..Options::default()
             },
         );
-        // Connections of the back end are not counted, since they all have the same address.
+        // The limit per address does not count connections of the back end, since they all have the same address.
         let mut back_ends: Vec<Lines> = (0..10).map(|_| Lines::connect(server.push)).collect();
         for lines in &mut back_ends {
             assert_eq!(
@@ -130,8 +130,8 @@ fn few_descriptors_are_enough() {
     });
 }
 
-/// Descriptors run out below the connection limit, because another part of the system or the operator uses or limits
-/// them.
+/// Descriptors run out before the connection limit is reached. The test lowers the process's descriptor limit, as an
+/// operator might.
 #[test]
 fn out_of_descriptors_it_waits_and_goes_on() {
     on_all(|setup| {

@@ -164,7 +164,7 @@ fn a_whitelist_names_clients_of_any_kind() {
             .iter_mut()
             .filter_map(|one| one.is_alive().then_some(()));
         assert_eq!(alive.count(), 1);
-        // The connection can also be selected by its id.
+        // With `client`, only the connection with this id is closed.
         let body = json!({ "user": "ann", "client": ids[0] });
         call(server.internal, "disconnect", &body);
         assert!(listed(&server).is_empty());

@@ -1,4 +1,5 @@
-//! Clients of Centrifugo's protocol on the real server: recovery of missed publications, and codes of errors.
+//! Tests clients of Centrifugo's protocol on the real server: recovery of missed publications, and codes of
+//! errors.
 
 mod api;
 mod deltas;

@@ -57,7 +57,8 @@ impl Response {
         Self::open(server, &request)
     }
 
-    /// Connects like a browser, with the last id if there is one.
+    /// Connects like the event stream reader of a browser, with the id of the last event if there
+    /// is one.
     fn events(server: &Server, path: &str, connect: &Value, last: Option<&str>) -> Self {
         let connect = connect.to_string().replace('"', "%22");
         let last = last.map_or(String::new(), |last| format!("Last-Event-ID: {last}\r\n"));

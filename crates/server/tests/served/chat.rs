@@ -44,7 +44,7 @@ fn talker(server: &Server, http: &mut Http, name: &str) -> Socket {
     socket
 }
 
-/// Returns the next message of a kind; several may share a frame.
+/// Returns the next message for which `is_it` returns true. A frame may contain several messages.
 fn hear(socket: &mut Socket, is_it: impl Fn(&Value) -> bool) -> Value {
     loop {
         let text = socket.text();
@@ -100,7 +100,7 @@ fn a_flood_of_logins_holds_up_neither_logins_nor_messages() {
         login.raw(request.as_bytes()).expect("it is taken");
     }
 
-    // Users who are already connected are served during the flood.
+    // Users who are already connected are served during the flood of logins.
     for number in 0..20 {
         let publish = json!({"id": 3, "publish": {"channel": "dialog:#ann,bob", "data": number}});
         ann.say(&publish.to_string());

@@ -61,7 +61,7 @@ fn node_with(port: u16, name: &str, more: &str) -> Server {
     Server::with(setup(), &options)
 }
 
-/// Starts two nodes, and waits until they know each other.
+/// Starts two nodes, and waits until each lists both.
 fn pair(redis: &Backing) -> [Server; 2] {
     let nodes = [node(redis.port, "a"), node(redis.port, "b")];
     for node in &nodes {
@@ -149,7 +149,7 @@ fn a_ban_and_a_revocation_are_in_force_on_every_node_when_they_are_answered() {
     let refused = |node: &Server| Socket::try_open(node.public, "/push?user=ann").is_err();
     assert!(refused(&a) && refused(&b));
     assert_eq!(result(&b, "revoke_token", json!({"uid": "t1"})), json!({}));
-    // A node that starts later applies the ban too.
+    // A node that starts after the ban applies it as well.
     let c = node(redis.port, "c");
     assert!(refused(&c));
     knows(&a, 3);
@@ -235,7 +235,7 @@ fn a_cut_off_node_applies_missed_commands() {
     let answer = result(&a, "block_user", json!({"user": "ann"}));
     assert_eq!(answer["partial"], "1 of 2", "{answer}");
     assert!(ann.is_alive(), "it can't know");
-    // The other node sees only itself, and reports that.
+    // The cut-off node's answer covers only its own connections, and is marked as partial.
     let answer = result(&b, "user_status", json!({"user": "bob"}));
     assert_eq!(answer["partial"], "1 of 2", "{answer}");
     assert_eq!(answer["connections"], 1, "{answer}");

@@ -1,4 +1,5 @@
-//! A server process with few privileges: a user other than root, no escalation, and only the configured files.
+//! Tests the restrictions of the server process: it runs as a user other than root, gains no privileges, and has access
+//! only to the configured files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -118,7 +119,7 @@ fn a_server_in_its_sandbox_does_all_its_work() {
     let prepared = |folder: &std::path::Path| {
         fs::create_dir_all(folder.join("logs")).expect("a folder");
         if is_root() {
-            // A server process that runs as root is confined too.
+            // Even a server process that runs as root is confined.
             chown(folder.join("logs"), Some(0), Some(0)).expect("ours");
         }
     };

@@ -66,7 +66,7 @@ impl Log {
             open();
             rustix::io::ioctl_fionread(&out).is_ok_and(|waiting| waiting > 0)
         });
-        // The command may have started during the last session and seen only its end.
+        // `veche log` may have started during the last session and reported only its end.
         open();
         socket.leave();
         let lines = BufReader::new(out).lines();

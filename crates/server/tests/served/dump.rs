@@ -1,4 +1,5 @@
-//! `veche dump`: rows of a running server's tables, complete, in part, during changes, and with readers that leave.
+//! Tests `veche dump` on a running server: whole tables, parts of tables, changes during dumps, and readers that
+//! leave.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
@@ -179,7 +180,7 @@ fn closed_readers_end_it_quietly_and_slow_ones_block_nothing() {
         let code = child.wait().expect("it ends").code();
         assert_eq!((code, printed.as_str()), (Some(0), ""));
     }
-    // The reader stalls: other readers continue, and so do writers of the table.
+    // While the first reader stalls, writers of the table and other readers continue.
     let mut slow = spawned(server.command(&["dump", "users"]));
     let mut out = BufReader::new(slow.stdout.take().expect("piped"));
     let mut text = String::new();

@@ -355,7 +355,7 @@ fn push_backends_of_the_shape_of_swoole() {
         for user in &mut users {
             user.say("tester01");
         }
-        // The server does not confirm a user's name, so an order may precede the name; the order is
+        // The server does not confirm a user's name, so an order may arrive before the name; the order is
         // repeated until it arrives.
         for user in &mut users {
             until("the user is known", || {
@@ -409,14 +409,14 @@ fn lapps_benchmark() {
             ),
         );
         assert!(text.contains(from), "{text}");
-        // The copy of the example listens on another port. With the right address in its configuration, its services
-        // restart.
+        // The copy of the example listens on another port than the example's services connect to. When the address
+        // in the configuration is corrected, the services restart.
         server.write_config(&text.replace(from, &to));
         server.signal(Signal::HUP);
         until("the connections", || {
             server.log().contains("all 20 are connected")
         });
-        // Other routes of the example are served too.
+        // The route `/echo` of the example serves WebSockets and plain requests.
         let mut socket = Socket::open(server.public, "/echo");
         socket.say("hello");
         assert_eq!(socket.text(), "hello");
@@ -449,7 +449,7 @@ fn feed_of_its_own_source() {
     on_all(|setup| {
         let server = example(setup, "feed");
         page(&server, "<title>Feed</title>");
-        // The copy of the example listens on another port, and so does its source.
+        // The copy of the example listens on another port, so its configuration needs another URL of the source.
         feed_from(&server, server.public);
         let mut listeners: Vec<Socket> = (0..6)
             .map(|_| Socket::open(server.public, "/feed"))

@@ -151,7 +151,7 @@ fn personal_channels_recover_and_report_incomplete_recovery() {
     assert_eq!(data, [2, 3, 4]);
 }
 
-/// Three back ends publish without a pause while clients reconnect: each receives everything once and in order.
+/// Three back ends publish without a pause while clients reconnect: each client receives everything once and in order.
 #[test]
 fn nothing_is_lost_between_history_and_what_comes_live() {
     const PUBLICATIONS: u32 = 3_000;
@@ -180,7 +180,8 @@ fn nothing_is_lost_between_history_and_what_comes_live() {
                     let (mut expected, mut times) = (1, 0);
                     'all: loop {
                         let mut client = Follower::open(server, "ann", &channel, Some(&since));
-                        // More may have been published than one recovery sends; the history has the rest.
+                        // More publications may have been made than one recovery sends. The history contains the
+                        // others.
                         if client.recovered == false {
                             expected = catch_up(server, &channel, &since, expected);
                             if expected == 0 {

@@ -1,4 +1,4 @@
-//! A client publishes more than the history limit of all channels.
+//! Tests a client that publishes more than the history limit of all channels.
 
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ impl Client {
         self.ask(&json!({ "publish": { "channel": channel, "data": data } }));
     }
 
-    /// Publishes twice the limit, over many channels.
+    /// Publishes twice as many bytes as the history limit allows, in many channels.
     fn flood(&mut self, namespace: &str) {
         for number in 0..1_100 {
             self.publish(&format!("{namespace}:junk{}", number % 100), 15_000);
@@ -99,7 +99,7 @@ fn a_flood_evicts_only_its_own_namespace() {
     assert_eq!(left(), [20; 3]);
     let evicted = Metrics::scrape(server.internal).sum("veche_history_evicted_total", &[]);
     assert!(evicted > 500.0, "{evicted}");
-    // The shares of publishers are known after a restart too.
+    // A restart preserves the shares of publishers.
     kill(&server);
     assert_eq!(left(), [20; 3]);
     let mut mallory = Client::connect(&server, "mallory");

@@ -357,8 +357,8 @@ fn a_full_disk_delays_only_stored_publications() {
         let body = json!({ "channel": "chat:2", "data": 1, "skip_history": true });
         let passing = call(server.internal, "publish", &body);
         assert_eq!(passing, json!({ "result": { "handed": 0 } }));
-        // Some lines may not have arrived yet, and the publications that fit the disk were written, so fewer may be
-        // pending.
+        // Some lines may not have arrived yet, and the publications that fit the disk were written, so fewer than
+        // all may be pending.
         assert!(metric("veche_history_pending") <= PUBLICATIONS as f64);
         process::limit_files(server.pid(), None);
         for number in 1..=PUBLICATIONS {
@@ -457,7 +457,7 @@ fn follow(server: &Server, channel: &str, start: &str) -> Vec<(u64, u64)> {
             continue;
         };
         if client.recovered == false {
-            // More publications are missing than one recovery sends, so the history is read.
+            // More publications are missing than one recovery sends, so they are read from the history.
             received.extend(read(server, channel, &since));
             continue;
         }

@@ -244,7 +244,7 @@ fn a_slow_back_end_does_not_delay_other_clients() {
             until("it to be asked", || back_end.count() == 1);
             echo.say("still here");
             assert_eq!(echo.text(), "still here");
-            // Two requests wait, which is the limit: a third one is rejected.
+            // Two requests wait, and no more may wait, so a third one is rejected.
             assert_eq!(status(&server, "/hook", &sid("bob")), 503);
             assert_eq!(asked(&server, "crowded"), 1.0);
             go.send(()).expect("it waits");

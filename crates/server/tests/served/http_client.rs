@@ -93,8 +93,8 @@ struct Silent {
 }
 
 impl Silent {
-    /// Starts a server that sends `greeting` at the first data of each connection, and then nothing
-    /// more.
+    /// Starts a server that sends `greeting` when it first receives data on a connection, and then
+    /// nothing more.
     fn new(greeting: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");

@@ -349,7 +349,7 @@ fn a_reload_adds_routes_and_drops_no_connection() {
     });
 }
 
-/// Sessions opened during a route change are opened or refused, never stuck; and limits change too.
+/// While routes and limits change, each new session is either opened or refused, and none is stuck.
 #[test]
 fn reloads_under_load_lose_nothing() {
     on_all(|setup| {
@@ -434,7 +434,7 @@ fn the_commands_of_the_operator() {
     std::io::stdout().flush().expect("a standard output");
 }
 
-/// The exit code says whether a drain was completed, whichever way it was requested.
+/// The exit code shows whether a drain was completed, whichever way the drain was requested.
 #[test]
 fn stopped_at_once_it_ends_as_killed() {
     let limits = Options {

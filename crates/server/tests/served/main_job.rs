@@ -97,7 +97,7 @@ fn lines_reach_their_users() {
     });
 }
 
-/// A packet may contain several lines or a part of one, and the last line is incomplete.
+/// A packet may contain several lines, or only a part of a line. The last line has no line break.
 #[test]
 fn lines_need_no_packets_of_their_own() {
     on_all(|setup| {
@@ -200,8 +200,8 @@ fn closing_connections_receive_no_pushes() {
             call(server.internal, "disconnect", &json!({"user": "u"})),
             json!({"result": {"disconnected": 1}})
         );
-        // The closing handshake is in progress: the client has not answered. If the session is on another worker than
-        // the user's home, the home is notified a little later.
+        // The closing handshake is in progress: the client has not answered. If the session and the user's home are
+        // on different workers, the home is notified of the closing a little later.
         until("a push without receivers", || {
             let answer = call(server.internal, "push", &json!({"user": "u", "data": 1}));
             answer == json!({"result": {"handed": 0, "note": "the user has no connection"}})

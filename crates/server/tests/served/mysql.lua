@@ -503,8 +503,8 @@ end
 function t.what_leaves_nothing_costs_no_reset()
   local one = veche.mysql.connect(veche.config.url .. "&pool=1")
   fresh("cheap", "id int primary key auto_increment, name varchar(10)")
-  -- Resetting a connection drops its prepared statements, so a rise by 1 means that it was not
-  -- reset.
+  -- Resetting a connection drops its prepared statements. If the server's number of prepared statements rises by 1,
+  -- the connection was not reset.
   local function prepared() return db:row("show global status like 'Prepared_stmt_count'").Value + 0 end
   local function rises_by(sql, ...)
     one:query("set @x = 1")

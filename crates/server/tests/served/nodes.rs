@@ -92,7 +92,7 @@ fn publications_reach_subscribers_of_all_nodes() {
             assert_eq!(client[1].next(), json!({ "live": number }));
         }
     }
-    // The push reaches the user's connections on other nodes; this node has none of them.
+    // The push reaches the user's connections on other nodes. Node 0 has no connection of the user.
     let body = json!({ "user": "user-1", "data": "hello" });
     call(nodes[0].internal, "push", &body);
     assert_eq!(clients[2].next(), "hello");
@@ -191,7 +191,7 @@ fn a_server_without_its_redis_does_not_start() {
     assert!(!message.contains("secret"), "{message}");
 }
 
-/// Channels of a namespace with a wildcard share one topic; each publication arrives once.
+/// All channels of a namespace with `wildcard = true` share one topic. Each publication arrives once.
 #[test]
 fn a_whole_namespace_is_followed_on_another_node() {
     const NEWS: &str = "[[route]]\npath = \"/news\"\nhandler = \"push\"\nidentity = \"query:user\"\n\

@@ -15,7 +15,8 @@ use crate::support::http::Response;
 use crate::support::metrics::Metrics;
 use crate::support::{Http, Options, Server, Setup, Socket, USUAL, call, on_all, process, until};
 
-/// The script run by `pam_exec`: it checks the password, counts, waits on request, and kills the helper.
+/// The script run by `pam_exec`: it records its run, waits while a file `hold` exists, and checks the password. The
+/// password `crash` makes it kill the helper.
 const CHECK: &str = r#"
 here=$1
 password=$(tr -d '\0')
@@ -479,10 +480,10 @@ fn a_password_check_that_times_out_is_charged() {
         "{}",
         server.log()
     );
-    // A failed check was charged to its client; a check whose helper dies costs as much.
+    // The check that timed out counts as a wrong password of its address, and so does a check whose helper dies.
     assert_eq!(status(&server, "eve:crash"), 503);
     assert_eq!(status(&server, "dan:right:dan"), 429);
-    // A result in the cache saves a check.
+    // A cached result is used although the limit of wrong passwords is reached.
     assert_eq!(status(&server, "bob:right:bob"), 101);
 }
 

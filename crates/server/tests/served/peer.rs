@@ -158,7 +158,7 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// Echoes every message until the other side closes, and closes too.
+    /// Echoes every message until the other side closes, and then answers the close.
     pub(crate) fn echo(&mut self) {
         loop {
             match self.hear() {

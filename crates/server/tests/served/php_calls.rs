@@ -1,5 +1,5 @@
-//! Calls of PHP handlers over Veche's pools: MariaDB, Redis, HTTP and the server's own API, from one process whose handlers
-//! wait side by side.
+//! Calls of PHP handlers over Veche's pools: MariaDB, Redis, HTTP and the server's own API. The handlers wait
+//! concurrently in one process.
 
 use std::path::Path;
 use std::time::Duration;

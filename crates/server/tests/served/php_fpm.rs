@@ -201,7 +201,7 @@ fn where_all_processes_are_busy_events_wait_and_then_are_refused() {
         "other routes go on"
     );
     for socket in &mut busy {
-        // Other members' events arrive too, such as those of members that left: they are skipped.
+        // The socket also receives events of other members, such as their leaves. They are skipped.
         while socket.text() != "slept 900" {}
     }
     // The close event of a connection is never dropped, even if the queue is full.

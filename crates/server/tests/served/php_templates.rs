@@ -128,7 +128,7 @@ impl Made {
         (answer.status, body, cookie)
     }
 
-    /// Opens the chat with a cookie, and returns the room as the client sees it at first.
+    /// Opens the chat with a cookie. Returns the socket, and the room that the server sends first.
     #[track_caller]
     fn enter(&self, cookie: &str) -> (Socket, Value) {
         let stream = TcpStream::connect(self.address).expect("it listens");

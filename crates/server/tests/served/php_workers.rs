@@ -188,7 +188,7 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
     assert_eq!(get(server.public, "/plain/throw").status, 500);
     let mut socket = Socket::open(server.public, "/php?user=ann");
     socket.say("count");
-    // The application may handle the end of the previous connection only after the start of this one.
+    // The application may handle the end of the first connection after the start of the second one.
     assert_eq!(socket.text_after("ann left with 1011"), "ann has said 1");
 }
 
@@ -222,7 +222,8 @@ fn where_all_processes_are_busy_events_wait_and_then_are_refused() {
         "other routes go on"
     );
     for socket in &mut busy {
-        // Other members' events arrive too, such as those of members that left: they are skipped.
+        // Events about other members arrive too, for example that a member has left. They are
+        // skipped.
         while socket.text() != "slept 4000" {}
     }
     // The close event of a connection is never dropped, even if the queue is full.
@@ -281,7 +282,7 @@ fn worn_processes_are_replaced_and_connections_stay() {
             socket.say("pid");
             socket.text() != first
         });
-        // The replacement takes events before the old process ends.
+        // The new process handles events before the old process ends.
         until("its end", || {
             let stopped = std::fs::read_to_string(server.folder.join("stopped"));
             stopped.unwrap_or_default().contains(&first)
@@ -396,7 +397,7 @@ fn half_a_frame_without_its_rest_ends_at_the_time_limit() {
     until("the reason", || server.log().contains(why));
     let mut socket = Socket::open(server.public, "/php?user=ann");
     socket.say("count");
-    // The application may handle the end of the previous connection only after the start of this one.
+    // The application may handle the end of the first connection after the start of the second one.
     assert_eq!(socket.text_after("ann left with 1011"), "ann has said 1");
 }
 

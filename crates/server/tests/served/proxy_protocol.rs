@@ -81,11 +81,11 @@ fn a_connection_is_its_clients() {
             assert_eq!(http.response().expect("an answer").text(), "192.0.2.9\n");
         }
 
-        // The client is not a trusted proxy, whatever headers it sends.
+        // The client is not a trusted proxy, so its `X-Forwarded-For` is ignored.
         let mut http = Http::over(proxied(&server, &text("192.0.2.7")));
         let answer = http.request("GET", "/whoami", "X-Forwarded-For: 6.6.6.6\r\n", b"");
         assert_eq!(answer.expect("an answer").text(), "192.0.2.7\n");
-        // Headers do count if the client is itself a trusted proxy: two proxies in a chain.
+        // If the client is itself a trusted proxy, its headers are used: there are two proxies in a chain.
         let mut http = Http::over(proxied(&server, b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n"));
         let answer = http.request("GET", "/whoami", "X-Forwarded-For: 192.0.2.9\r\n", b"");
         assert_eq!(answer.expect("an answer").text(), "192.0.2.9\n");

@@ -57,8 +57,8 @@ fn the_file_lists_every_public_name() {
     );
 }
 
-/// A commit that changes a public name describes it: in history, the last commit that touched the file touched the
-/// changelog too; in a work tree, both are changed or neither.
+/// A commit that changes a public name describes the change in the changelog. In the history, the last commit that
+/// touched `tests/public_names.txt` touched the changelog too. In a work tree, both files are changed or neither.
 #[test]
 fn a_change_of_public_names_is_in_the_changelog() {
     let git = |arguments: &[&str]| {
@@ -305,7 +305,7 @@ fn methods() -> Vec<String> {
         .collect()
 }
 
-/// Adds the API's methods and fields. The server lists a method's fields when it rejects an unknown one.
+/// Adds the API's methods and fields. The server lists a method's fields when it rejects an unknown field.
 fn requests(server: &Server, names: &mut Names) {
     for method in methods() {
         names.insert(format!("method {method}"));

@@ -106,7 +106,7 @@ fn a_client_over_the_rate_is_closed_and_the_application_notified() {
         let server = serve(setup, "byte_rate = \"1KiB/h\"\nover_rate = \"close\"");
         for path in PATHS {
             let mut socket = Socket::open(server.public, path);
-            // A message over the hourly amount is allowed once, or it could never be sent.
+            // A message with more bytes than the hourly amount is accepted once. Otherwise it could never be sent.
             let long = "x".repeat(4_000);
             socket.say(&long);
             assert_eq!(socket.text(), long);
@@ -161,7 +161,7 @@ fn pongs_that_were_asked_for_cost_nothing() {
     on_all(|setup| {
         let server = serve(setup, "message_rate = \"1/h\"\nover_rate = \"close\"");
         let mut socket = Socket::open(server.public, "/paced");
-        // During this wait the client answers four pings of the server.
+        // In these 4.5 seconds the client answers four pings of the server.
         assert_eq!(
             socket.within(std::time::Duration::from_millis(4_500)),
             Seen::Nothing

@@ -101,7 +101,7 @@ fn a_subscription_is_restored_with_any_read_timeout() {
     for text in ["two", "three"] {
         backing.crash();
         until("the loss to be told", || ask("/news") != "0");
-        // The outage is longer than several delays between attempts.
+        // The outage is long enough for several attempts to reconnect.
         std::thread::sleep(Duration::from_secs(1));
         backing.start();
         until("a message after the outage", || {

@@ -1,4 +1,4 @@
-//! The server's metrics add up.
+//! Tests that the server's metrics add up.
 
 use serde_json::json;
 

@@ -112,7 +112,7 @@ fn instances_are_spread_and_restart_with_new_code() {
             server.status().expect("a status")["report"]["services_running"],
             4
         );
-        // A service whose configuration is unchanged continues.
+        // A service whose configuration is unchanged keeps running.
         reload(&server, &routes, &files);
         // Changed options stop the service and start a new one.
         reload(&server, &routes.replace("one", "two"), &files);
@@ -335,7 +335,7 @@ fn a_service_that_does_not_stop_is_ended() {
         let mut server = Server::serving(setup, routes, &[("deaf.lua", script)]);
         until("the service", || count(&server, "begins") == 1);
         server.signal(Signal::TERM);
-        // The process ended by itself within `drain_time`: a killed process has another code.
+        // The process ended by itself within `drain_time`: a killed process has another exit code.
         assert_eq!(server.exit_code(), Some(0));
         assert_eq!(
             count(&server, "the service did not stop in time: ending it"),

@@ -354,7 +354,7 @@ script = \"users.lua\"",
             of_others,
             "of this application alone"
         );
-        // The connections of a user are used like any others.
+        // The script can send to the connections that it found by their user.
         bobs[0].0.say("say ann");
         for (socket, _) in &mut anns {
             assert_eq!(socket.text(), "to ann");

@@ -1,4 +1,4 @@
-//! Slow operations are listed in `veche status --slow` by kind.
+//! Tests that `veche status --slow` lists slow operations by kind.
 
 use serde_json::Value;
 

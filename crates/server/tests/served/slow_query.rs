@@ -1,4 +1,5 @@
-//! The slow query example: a thousand concurrent requests on one worker, each waiting a second for a real database.
+//! Tests the slow query example: a thousand concurrent requests on one worker, each waiting a second for a real
+//! database.
 
 use std::fs;
 use std::path::Path;

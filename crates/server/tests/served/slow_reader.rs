@@ -51,7 +51,7 @@ fn a_slow_reader_is_closed_alone() {
                 }
                 latencies
             });
-            // The pushes are far more than the kernel and the outbox hold; the last ones have no receiver.
+            // The pushes exceed what the kernel and the outbox can hold, so the last pushes have no receiver.
             let data = "x".repeat(8 << 10);
             let mut handed = 0;
             for _ in 0..4000 {
@@ -127,7 +127,7 @@ fn a_stuck_reader_is_dropped_after_write_timeout() {
     });
 }
 
-/// A client sends requests and reads no response: the server stops reading from it, and no memory grows.
+/// A client sends requests and reads no response: the server stops reading from it, and the server's memory does not grow.
 #[test]
 fn a_client_that_does_not_read_replies_is_paused() {
     on_each(|setup: Setup| {

@@ -224,7 +224,7 @@ fn routes_add_headers_to_their_answers() {
                 http = Http::connect(server.public);
             }
         }
-        // Headers of the script take precedence, whatever the case of their names.
+        // Headers of the script take precedence over those of the route, whatever the case of their names.
         let answer = ask(&mut http, "GET", "/app/own", "");
         assert_eq!(answer.header_all("cache-control"), ["no-store"]);
         assert_eq!(answer.header_all("x-frame-options"), ["SAMEORIGIN"]);

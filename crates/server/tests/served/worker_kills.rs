@@ -168,7 +168,6 @@ fn killed_processes_lose_only_their_current_events_and_close_those_clients() {
         message_count <= answered + unanswered,
         "messages that no client sent"
     );
-    // A process handles one event at a time, since its handlers take longer than a millisecond.
     let refused: u64 = accounts.iter().map(|one| one.refused).sum();
     let ends = |user: &str| {
         let of_user = format!("left {user} ");
@@ -193,12 +192,14 @@ fn killed_processes_lose_only_their_current_events_and_close_those_clients() {
         answered > 1000 && unanswered > 0,
         "{answered} and {unanswered}"
     );
+    // A process handles one event at a time, since its handlers take longer than a millisecond. So a kill fails at most
+    // one event.
     assert!(
         failed <= KILLS as u64,
         "{failed} events were in hand of {KILLS} processes"
     );
-    // An end of a connection that was recorded before the kill is in the ledger, but also counts as
-    // failed.
+    // A process may record the end of a connection in the ledger and be killed before it responds. Such an end is not
+    // missing, but counts as failed.
     let failed_min = unanswered as u64 + refused + missing;
     assert!(failed_min <= failed, "{failed_min} of {failed}");
 }

@@ -45,7 +45,7 @@ local asked = {
     local left, task = tonumber(rest), nil
     task = veche.timer.every(0.005, function()
       left = left - 1
-      -- Connections that have closed, or use newer code, no longer count.
+      -- `send` fails if the connection has closed or is handled by newer code; the timer then ends.
       if left == 0 or not conn:send("tick") then task:cancel() end
     end)
   end,

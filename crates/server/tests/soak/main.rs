@@ -50,8 +50,8 @@ fn setup() -> Setup {
 const JUDGES_MEMORY_FROM: Duration = Duration::from_secs(30);
 
 /// The tolerated growth of memory in KiB, from the first quarter of the run to its end. The memory held by allocators
-/// grows for some minutes, faster on a faster machine, and then stays level: a run of a minute detects only a leak in
-/// every response.
+/// grows for some minutes, faster on a faster machine, and then stays level. So a run of a minute detects only leaks
+/// that occur with every response.
 fn growth_kib_max(duration: Duration) -> u64 {
     if duration < Duration::from_secs(300) {
         80 << 10

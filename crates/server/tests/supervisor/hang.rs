@@ -31,7 +31,8 @@ fn an_abandoned_reload_does_not_apply_later() {
     kill(server, Signal::CONT);
     veche.await_log("reload timed out is not in force");
     assert!(!veche.log().contains("the new config is in force"));
-    // Neither supervisor nor server process has applied the configuration, so a reload reports the same change.
+    // Neither supervisor nor server process has applied the changed configuration, so a reload
+    // reports the change.
     let answer = ask(&veche.control(), RELOAD).expect("it is put in force");
     assert_eq!(
         answer["changed"],
@@ -102,8 +103,8 @@ fn a_worker_that_hangs_is_named_and_its_process_replaced() {
     assert!(log.contains(why), "{log}");
 }
 
-/// Stops the worker for a while. Returns whether the process was killed; otherwise the worker was waiting for events,
-/// which is not a turn.
+/// Stops the worker for a while. Returns whether the process was killed. It is not killed if the
+/// worker was stopped between two turns, while it waited for events.
 fn stop_worker(veche: &Veche, worker: Pid) -> bool {
     let all = Some(WaitPidFlag::__WALL);
     ptrace::seize(worker, ptrace::Options::empty()).expect("a process of ours");

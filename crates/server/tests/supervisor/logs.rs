@@ -1,5 +1,5 @@
-//! Log files of the running server: the supervisor and the server process reopen them on a signal and rotate
-//! them by size.
+//! Tests the log files of the running server: the supervisor and the server process reopen them on a signal and
+//! rotate them by size.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn a_moved_log_is_reopened_by_both_processes() {
     let veche = Veche::start("reopen", "");
     let file = veche.folder().join("veche.log");
     log_to(&veche, &file, "");
-    // Lines go to the previous log until the reload is in force.
+    // Log lines go to the previous file until the reload is in force.
     until("the first line", || {
         ask(&veche.control(), RELOAD).expect("taken");
         !text(&file).is_empty()

@@ -44,7 +44,7 @@ fn notified(name: &str, address: &SocketAddr, shown: &str) {
     let reloading = next(&socket, "RELOADING=1", &mut beats);
     assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
     next(&socket, "READY=1", &mut beats);
-    // systemd is notified that a rejected reload is complete, too.
+    // systemd is also notified of the end of a reload that was rejected.
     fs::write(veche.folder().join("veche.toml"), "nonsense").expect("written");
     ask(&veche.control(), RELOAD).expect_err("refused");
     next(&socket, "RELOADING=1", &mut beats);

@@ -34,7 +34,7 @@ fn restarted(veche: &Veche) -> String {
     String::from_utf8(stdout).expect("text")
 }
 
-/// Returns a free address.
+/// Returns a loopback address with a free port.
 fn free() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("bound")

@@ -1,4 +1,4 @@
-//! Secrets in files and in the environment: they open the API and are never shown.
+//! Tests of secrets in files and in the environment: the secrets open the API and are never shown.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -222,7 +222,7 @@ fn services_continue_if_the_new_process_fails() {
         ledger.count("beat/1") > before + 3
     });
     assert_eq!(ledger.lives(), ["begins/1"]);
-    // An upgrade to a working program succeeds afterwards.
+    // After the failed upgrade, an upgrade to a working program succeeds.
     veche.install();
     ledger.upgrade(&veche, "3").expect("upgraded");
     until("the third service", || ledger.lives().len() == 3);

@@ -1,7 +1,7 @@
 //! Upgrades of the running server: the new program takes over, or the old one continues unaffected.
 //!
-//! The new program is always a copy of this one in a new file, since the steps are the same for any version. Bad
-//! programs are shell scripts.
+//! The new program is always a copy of the running program in a new file, since the steps are the same for any
+//! version. Bad programs are shell scripts.
 //!
 //! `VECHE_UPGRADES` and `VECHE_KILLS` set the numbers of upgrades and kills under load; by default they are small.
 
@@ -376,7 +376,7 @@ fn upgrades_under_load() {
     let times = times("VECHE_UPGRADES", 4);
     for _ in 0..times {
         load.await_answers(5);
-        // Other signals arrive at any moment, also during the replacement.
+        // SIGWINCH and SIGUSR1 arrive at any moment, also during the replacement.
         let signals = thread::scope(|scope| {
             let upgrades = scope.spawn(|| ask(&veche.control(), UPGRADE).is_ok());
             let mut signals = 0;

@@ -88,7 +88,7 @@ impl Veche {
         self.run(change(&mut command));
     }
 
-    /// Starts another command, which becomes this server.
+    /// Starts the server with another command.
     pub(crate) fn run(&mut self, command: &mut Command) {
         self.child = Some(command.spawn().expect("it starts"));
     }
@@ -163,8 +163,8 @@ impl Veche {
         self.install_copy(&written);
     }
 
-    /// Copies in a separate process: a file written by this one may still be open in children of other tests, which
-    /// prevents executing it (ETXTBSY).
+    /// Copies in a separate process. A file written by this process may still be open in children of other tests, which
+    /// prevents executing the file (ETXTBSY).
     fn install_copy(&self, from: &Path) {
         let new = self.folder.join("veche.new");
         let copied = Command::new("cp").arg(from).arg(&new).status();

@@ -47,7 +47,8 @@ impl Backing {
         Self::new(Kind::Redis, None)
     }
 
-    /// Starts a service with TLS, with a certificate and key as PEM. Redis then has no listener without TLS.
+    /// Starts a service with TLS, with a certificate and key as PEM. A Redis server started by this function
+    /// has no listener without TLS.
     pub(crate) fn with_tls(kind: Kind, certificate: &str, key: &str) -> Self {
         Self::new(kind, Some([certificate, key]))
     }
@@ -57,7 +58,7 @@ impl Backing {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("veche-backing-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        // A killed run with the same number may have left files.
+        // A killed test run with the same process id may have left files.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
         let mut backing = Self {
@@ -192,7 +193,8 @@ impl Backing {
                     "--skip-name-resolve",
                     "--innodb-log-file-size=8M",
                     "--innodb-buffer-pool-size=32M",
-                    // InnoDB's io_uring rings count towards the account's locked memory, which other test runs use too.
+                    // The account's limit of locked memory is shared by all test runs, and InnoDB's io_uring rings
+                    // count toward it.
                     "--innodb-use-native-aio=0",
                     "--innodb-flush-log-at-trx-commit=0",
                     "--thread-cache-size=0",

@@ -27,7 +27,7 @@ impl Response {
         })
     }
 
-    /// Returns the values of a header, one per line.
+    /// Returns all values of a header, in order.
     pub(crate) fn header_all(&self, name: &str) -> Vec<String> {
         let lines = self.head.lines().skip(1);
         let pairs = lines.filter_map(|line| line.split_once(':'));

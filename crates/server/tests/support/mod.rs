@@ -34,7 +34,7 @@ pub(crate) use socket::{Seen, Socket, connect_from};
 
 pub(crate) use now::now;
 
-/// The time limit of anything that should be quick: long, since the machine may be busy.
+/// The time limit of operations that are normally quick. It is long, since the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// The driver and the number of workers of a test.

@@ -14,8 +14,8 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// Starts nginx; `http` returns the content of the `http` block from its address and folder; `files` are below the
-    /// folder.
+    /// Starts nginx. `http` gets nginx's address and folder, and returns the content of the `http`
+    /// block. `files` are paths below the folder and their contents.
     pub(crate) fn start(
         http: impl FnOnce(SocketAddr, &Path) -> String,
         files: &[(&str, &str)],

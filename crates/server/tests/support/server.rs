@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{SOON, Setup, now, process, until};
 
-/// The header line with the key of every server here.
+/// The header line with the API key of every test server.
 pub(crate) const KEY_HEADER: &str = "X-API-Key: key\r\n";
 
 /// The options that differ between tests.
@@ -119,7 +119,7 @@ impl Server {
         server
     }
 
-    /// Stops the server like a service manager.
+    /// Stops the server as a service manager does.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
         self.signal(Signal::TERM);

@@ -36,7 +36,7 @@ pub(crate) enum Seen {
     Nothing,
 }
 
-/// Connects from another address of this machine.
+/// Connects to `to` from the local address `address`.
 pub(crate) fn connect_from(address: IpAddr, to: SocketAddr) -> TcpStream {
     let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket

@@ -156,14 +156,14 @@ fn as_many_expired_entries_go_as_room_is_needed() {
     assert!(gone <= EXPIRED_PER_CHANGE + EXPIRED_PER_LOCK, "{gone}");
     let large = bytes(&"x".repeat(100_000));
     dict.set(b"large", large, None, 10).expect("room");
-    // Expired entries are removed only until the new entry fits, so little more memory is free than one lock frees.
+    // Removal of expired entries stops when the new entry fits, so little memory is free afterwards.
     let left = (1 << 20) - dict.used_bytes();
     assert!(
         left <= (EXPIRED_PER_CHANGE + EXPIRED_PER_LOCK) * 170,
         "{left}"
     );
     assert_eq!(dict.count(10), 2);
-    // Before the change was refused, all expired entries were removed.
+    // A change is refused only after all expired entries were removed.
     let huge = bytes(&"x".repeat(950_000));
     assert!(dict.set(b"huge", huge, None, 10).is_err());
     assert!(dict.used_bytes() < 101_000, "{}", dict.used_bytes());

@@ -54,8 +54,8 @@ impl<'a> BulkLoader<'a> {
         })
     }
 
-    /// Adds rows and returns the number of added rows. Releases the lock in between only if many
-    /// rows have to be removed for the new ones. An error contains the index of the faulty row.
+    /// Adds rows and returns the number of added rows. Releases the lock between rows only if many
+    /// rows have to be removed to make room. An error contains the index of the faulty row.
     pub(super) fn put(&self, batch: &RowBatch) -> Result<u64, (usize, TableError)> {
         let table = self.table;
         let mut put = 0;

@@ -85,8 +85,8 @@ impl std::fmt::Display for InputValue<'_> {
             Self::Other(name) => write!(out, "a {name}"),
             Self::Text(text) => {
                 const SHOWN_MAX: usize = 40;
-                // Decodes only as many bytes as one character more than is displayed can take: a
-                // character has at most four bytes.
+                // Decodes only the beginning of the text: at most one character more than is
+                // displayed. A character has at most four bytes.
                 let begin = &text[..text.len().min(4 * SHOWN_MAX + 4)];
                 let text = String::from_utf8_lossy(begin);
                 match text.char_indices().nth(SHOWN_MAX) {
@@ -209,7 +209,7 @@ impl Type {
             Self::Unsigned(_) | Self::Signed(_) => {
                 let (value, is_exact) = match given {
                     InputValue::Whole(value) => (value, true),
-                    // A fast path for the most common case.
+                    // Most numbers are integers below `EXACT_MAX`, so they have a fast path.
                     InputValue::Number(value)
                         if value.abs() < EXACT_MAX && value as i64 as f64 == value =>
                     {

@@ -70,7 +70,7 @@ impl Table {
     /// changed only if it equals that snapshot.
     ///
     /// # Errors
-    /// As for [`put`](Self::put), and [`TableError::Value`] if the key itself would change.
+    /// Those of [`put`](Self::put), and [`TableError::Value`] if the key itself would change.
     pub fn update(
         &self,
         key: Cell<'_>,
@@ -100,7 +100,8 @@ impl Table {
     /// Adds `by` to a numeric value of a row and returns the bits of the sum; `None` if the row does not exist.
     ///
     /// # Errors
-    /// As for [`update`](Self::update), and [`TableError::Value`] if the column is not numeric or the sum is out of range.
+    /// Those of [`update`](Self::update), and [`TableError::Value`] if the column is not numeric or the sum is out of
+    /// range.
     pub fn incr(
         &self,
         key: Cell<'_>,
@@ -239,7 +240,7 @@ impl Table {
     /// Formats a value for an error.
     pub(super) fn format_value(&self, column: usize, cell: Cell<'_>) -> String {
         match cell {
-            // Formatted as an input value, which shortens long texts.
+            // The text is formatted as an input value, because this shortens long texts.
             Cell::Text(text) => InputValue::Text(text).to_string(),
             cell => {
                 let mut out = Vec::new();

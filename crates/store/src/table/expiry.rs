@@ -175,8 +175,9 @@ impl State {
         self.remove(table, number, WatchEvent::Expire);
     }
 
-    /// Makes room for additional bytes within the limit. `own` is a row that must stay. Fails with
-    /// [`TableError::Full`] also if the budget of this lock is used up.
+    /// Makes room for `needed` more bytes within the memory limit of the table. `own` is a row that
+    /// must stay. Fails with [`TableError::Full`] if no other row may be removed, or if the budget of
+    /// this lock is used up.
     pub(super) fn make_room(
         &mut self,
         table: &Table,

@@ -169,7 +169,7 @@ fn a_batch_that_is_refused_leaves_expired_rows_as_they_were() {
         assert_eq!(table.info().rows, rows - gone.len(), "{key}");
         let user = table.read(Cell::Bits(500), 10, |row| row.get(1) == Cell::Bits(500));
         assert_eq!((user, table.count(10)), (Some(true), 1), "{key}");
-        // Conflicting rows are still there, and are reported when they are removed.
+        // The batch did not remove all expired rows. Those that remain are reported when they are removed.
         table.expire(usize::MAX, 10);
         let gone = gone.len() + take_changes(&changes).len();
         assert_eq!((gone, table.info().rows), (100, 1), "{key}");
@@ -211,7 +211,7 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
     }
 }
 
-/// Fills a table up to its limit with rows that expire at 10 ms. Returns their number.
+/// Fills a table up to its limit with rows of this lifetime, inserted at 0 ms. Returns their number.
 fn fill_up(table: &Table, ttl_ms: Option<u64>) -> usize {
     for id in 0.. {
         match table.put(PutMode::Insert, &row(id, id), ttl_ms, 0) {

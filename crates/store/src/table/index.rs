@@ -36,7 +36,8 @@ macro_rules! each_form {
 
 /// A form of index keys.
 pub(super) trait IndexKeyForm: TreeKey {
-    /// Returns the tree of an index. Panics if the index's keys have another form.
+    /// Returns the tree of an index whose keys have this form. Panics if the keys have another
+    /// form.
     fn tree(tree: &AnyTree) -> &Tree<Self>;
 }
 

@@ -12,7 +12,7 @@ use super::rows::RowPosition;
 use super::schema::{Column, IndexSchema, Schema, Type};
 use super::shape::Shape;
 
-/// A comparable form of consecutive values.
+/// A comparable form of a sequence of values.
 pub(super) trait TreeKey: Ord + Clone + Default + std::fmt::Debug + Send + Sync {
     /// Appends a value of `bits` bits.
     fn push_bits(&mut self, bits: u32, value: u64);
@@ -73,7 +73,7 @@ macro_rules! number_key {
 number_key!(u64);
 number_key!(u128);
 
-/// A key as a byte string whose order is that of the values.
+/// A key as a byte string. Byte strings have the same order as the values.
 pub(super) type Bytes = Vec<u8>;
 
 impl TreeKey for Bytes {
@@ -158,7 +158,7 @@ impl KeyShape {
         }
     }
 
-    /// Returns the number of bits of the key from a part to its end, if the size is fixed.
+    /// Returns the number of bits from a part of the key to the end of the key, if the size is fixed.
     fn rest(&self, from: usize) -> Option<u32> {
         self.parts[from..]
             .iter()
@@ -365,7 +365,7 @@ enum Limit<'a> {
     After,
 }
 
-/// Converts a value with which rows are compared; `None` for a value of the right type that no row can have.
+/// Converts the value of an equality condition to a cell; `None` for a value of the right type that no row can have.
 pub(super) fn equal<'a>(
     column: &Column,
     given: InputValue<'a>,

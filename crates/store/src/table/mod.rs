@@ -197,7 +197,7 @@ impl Table {
         state.rows.count() - state.count_expired(self, now_ms)
     }
 
-    /// Returns the memory by column and index. Visits every leaf, which takes about a millisecond for ten million rows.
+    /// Returns the memory by column and index. Visits every leaf: about a millisecond for ten million rows.
     #[must_use]
     pub fn info(&self) -> TableInfo {
         let state = self.state.read();

@@ -1,5 +1,5 @@
-//! Runs threads on a table in many schedules. A model checker chooses them both at random and by a
-//! strategy (PCT) that finds bugs which need few context switches. Run by `make test` and by
+//! Runs threads on a table in many schedules. A model checker chooses the schedules, at random and by
+//! a strategy (PCT) that finds bugs which need few context switches. Run by `make test` and by
 //! `cargo test -p veche-store --features model --lib model_tests`.
 
 use std::sync::Arc;

@@ -159,8 +159,8 @@ impl TableRows {
         }
         let last = branch.leaves[place].len().wrapping_sub(1);
         if last == ROWS_MAX - 1 && branch.leaves[place].number(last) < number {
-            // Further rows usually follow at the end. So the leaf stays full instead of being split, and a new leaf gets its
-            // full capacity at once.
+            // Further rows usually follow at the end. So the full leaf is not split, and a new leaf
+            // is created with its full capacity.
             let mut new = Leaf::with_room(shape);
             new.insert(shape, 0, number, row);
             self.add(at, place + 1, new);

@@ -14,7 +14,7 @@ use super::{Row, State, Table, is_expired};
 /// Options of a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanOptions<'a> {
-    /// Limits of one column of the index: the first one for which the scan has no fixed value.
+    /// Limits of one column of the index: the first column for which the scan has no fixed value.
     pub range: Range<'a>,
     /// Scans in reverse order.
     pub is_reverse: bool,
@@ -41,7 +41,8 @@ pub struct Scan {
 enum ScanCursor {
     /// The scan is finished.
     Done,
-    /// A range of row numbers, if they are computed from the keys: from the first to the second, exclusive.
+    /// A range of row numbers, for keys from which row numbers are computed: from the first number up to, but not
+    /// including, the second.
     Rows(u64, u64),
     /// A range of entries of the index at the given place in the schema, or of the key's index if `None`.
     Narrow(Option<usize>, EntryRange<u64>),
@@ -239,7 +240,7 @@ struct Slice<'a> {
 }
 
 impl<'a> Slice<'a> {
-    /// Visits a row unless it has expired. Returns whether more may follow.
+    /// Visits a row unless it has expired. Returns whether more rows may be visited.
     #[inline]
     fn visit(&mut self, position: RowPosition<'a>, look: &mut impl FnMut(Row<'_>) -> bool) -> bool {
         let mut goes_on = true;

@@ -80,7 +80,7 @@ impl Table {
     /// Like [`start_save`](Self::start_save), but writes to any writer and on the current thread.
     ///
     /// # Errors
-    /// The same; `name` is used as the file name.
+    /// Those of [`start_save`](Self::start_save), with `name` as the file name.
     pub fn save_to(&self, out: impl Write, name: &str, clocks: Clocks) -> Result<u64, JobError> {
         let rows = self.rows_to_save()?;
         self.write(rows, out, name, clocks, &Job::default())
@@ -89,7 +89,7 @@ impl Table {
     /// Like [`start_restore`](Self::start_restore), but reads from any reader and on the current thread.
     ///
     /// # Errors
-    /// The same; `name` is used as the file name.
+    /// Those of [`start_restore`](Self::start_restore), with `name` as the file name.
     pub fn restore_from(
         &self,
         reader: impl Read,
@@ -468,7 +468,7 @@ struct ColumnValues<'a> {
     ends: Vec<usize>,
 }
 
-/// Takes `count` bytes from the beginning; `None` if there are fewer.
+/// Removes and returns the first `count` bytes; `None` if there are fewer.
 fn cut<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     let (first, rest) = bytes.split_at_checked(count)?;
     *bytes = rest;

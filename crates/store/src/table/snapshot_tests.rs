@@ -164,7 +164,7 @@ fn dump_with_ttl(table: &Table, now_ms: u64) -> Vec<(Vec<u8>, Option<u64>)> {
     rows
 }
 
-/// Returns an empty table with the same schema.
+/// Returns an empty table with the schema of `table`.
 fn twin(table: &Table) -> Table {
     Table::new("twin", table.schema().clone())
 }

@@ -10,7 +10,7 @@ use super::rows::RowPosition;
 
 /// Maximum number of entries of a leaf.
 pub(super) const LEAF_MAX: usize = 256;
-/// A leaf with fewer entries is merged with a neighbour.
+/// A leaf with fewer entries than this is merged with a neighbour.
 const MERGE_BELOW: usize = LEAF_MAX / 4;
 const STEP: usize = LEAF_MAX / 16;
 /// Maximum number of leaves of a branch.
@@ -51,7 +51,7 @@ pub(super) struct TreePosition {
     place: usize,
 }
 
-/// The side of an entry at which a position is, if the entry exists.
+/// Whether a position is before or after an entry, if the entry exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
     Before,
@@ -346,7 +346,7 @@ impl<K: TreeKey> Tree<K> {
         if branch.leaves.len() > 1 {
             let gone = branch.leaves.remove(at.leaf);
             self.bytes -= gone.bytes();
-            // Entries between the removed leaf and the next one belong to the next leaf from now on.
+            // The first leaf of a branch takes over the range of a removed leaf before it.
             if at.leaf == 0 {
                 self.begin_at(at.branch, gone.first);
             }

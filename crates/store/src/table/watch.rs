@@ -87,8 +87,9 @@ impl Watcher {
             false => {
                 let count = if is_reported { 0 } else { count };
                 self.missed.fetch_add(count + 1, Ordering::AcqRel);
-                // The owner may have emptied the queue meanwhile and may wait for an entry, since the count of missed changes
-                // alone does not wake it.
+                // The owner may have emptied the queue since the push failed, and may now wait for
+                // an entry. The count of missed changes alone does not wake the owner, so it is
+                // pushed as an entry.
                 if self.queue.is_empty() {
                     match self.missed.swap(0, Ordering::AcqRel) {
                         0 => {}
@@ -163,7 +164,7 @@ impl Table {
         self.watchers.lock().held = Some(Vec::new());
     }
 
-    /// Ends the hold: delivers the held changes if they took effect, otherwise drops them.
+    /// Delivers the changes that were held back if they took effect; otherwise drops them.
     pub(super) fn release_changes(&self, has_happened: bool) {
         let mut watchers = self.watchers.lock();
         let held = watchers.held.take().unwrap_or_default();

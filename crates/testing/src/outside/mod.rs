@@ -1,7 +1,8 @@
 //! Stubs of external services: calls of applications get fixed responses, or responses of the test's functions.
 //!
-//! No call leaves the process. A call without a stub fails, and makes the test fail. This module handles calls, stubs and the
-//! test's clock; it does not run the test's functions, and does not know the WebSocket protocol.
+//! No call leaves the process. A call without a stub fails, and makes the test fail. This module
+//! handles calls, stubs and the test's clock. Other modules run the test's functions and implement
+//! the WebSocket protocol.
 
 mod http;
 mod mysql;
@@ -117,7 +118,7 @@ impl MockServices {
         Ok(inner.stubs.len() - 1)
     }
 
-    /// Takes the arguments of the next call of a stub's function, with the number of the call.
+    /// Removes and returns the arguments of the next call of a stub's function.
     pub(super) fn take_asked(&self, stub: usize) -> Option<Plain> {
         let mut inner = self.0.borrow_mut();
         let place = inner.asked.iter().position(|(of, _)| *of == stub)?;
@@ -146,7 +147,7 @@ impl MockServices {
         self.0.borrow_mut().publish(channel, data)
     }
 
-    /// Takes the requested connection that has an assigned address.
+    /// Removes and returns the requested connection to which this address was assigned.
     pub(super) fn dialed(&self, address: SocketAddr) -> Option<DialedSocket> {
         self.0.borrow_mut().dialed.remove(&address)
     }

@@ -148,7 +148,7 @@ impl MockSubscriptions {
         count
     }
 
-    /// Takes the next message of a subscription.
+    /// Removes and returns the next message of a subscription.
     pub(super) fn receive(&mut self, number: u64) -> Option<RedisMessage> {
         let is_it =
             |one: &&mut MockSubscription| one.number.upgrade().is_some_and(|n| *n == number);

@@ -17,7 +17,7 @@ pub(super) enum StubKind {
 #[derive(Clone, Debug)]
 pub(super) struct StubCall {
     pub(super) kind: StubKind,
-    /// The HTTP method; empty for other kinds.
+    /// The HTTP method; empty for calls that are not HTTP requests.
     pub(super) method: String,
     /// A URL, a host, an SQL statement, or a Redis command with its arguments.
     pub(super) target: String,
@@ -69,7 +69,7 @@ impl StubKind {
 }
 
 impl Stub {
-    /// Reads a stub from the test.
+    /// Parses a test's request for a stub.
     pub(super) fn read(request: &Plain) -> Result<Self, String> {
         let kind = StubKind::of(request.get("kind").bytes()).ok_or("unknown kind of stub")?;
         let says = match request.get("runs").is_true() {

@@ -1,4 +1,5 @@
-//! Executes the script's requests of clients and the back end by writing bytes on their connections.
+//! Executes the actions that a test script requests from its clients and its back end, by writing bytes to their
+//! connections.
 
 use std::net::IpAddr;
 

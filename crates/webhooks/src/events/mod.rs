@@ -177,8 +177,9 @@ impl DeliveryQueue {
         }
     }
 
-    /// Waits for events to send; returns `None` at the end. The first batch is sent immediately and may be empty: it
-    /// reports that a process has started, so that the back end discards its knowledge of a killed one.
+    /// Waits for events to send; returns `None` once the sender has to stop. The first batch is sent immediately and
+    /// may be empty: it reports that a process has started, so that the back end discards its knowledge of a killed
+    /// one.
     fn next(&self, is_first: bool) -> Option<(Vec<ChannelEvent>, u64)> {
         let mut state = self.state.lock();
         while !state.is_over && (state.options.is_none() || (state.queue.is_empty() && !is_first)) {
@@ -192,7 +193,8 @@ impl DeliveryQueue {
         Some((batch, std::mem::take(&mut state.lost)))
     }
 
-    /// Sends a batch of `count` events until it is accepted, rejected, or no longer wanted. `lost` is the number in its body.
+    /// Sends a batch of `count` events until it is accepted, rejected, or no longer wanted. `lost` is the number of
+    /// lost events that `body` states.
     fn deliver(&self, body: &[u8], count: u64, lost: u64, outbound: &Outbound) {
         let mut pause = RETRY_MIN;
         let mut is_reported = false;

@@ -9,7 +9,7 @@ pub(super) struct EventsBody<'e> {
     /// The id of the batch: the same in each retry, and different from the ids of all other
     /// batches.
     pub(super) id: String,
-    /// The name of the node that sends it, if the server belongs to a cluster.
+    /// The name of the node that sends the batch, if the server belongs to a cluster.
     pub(super) node: Option<&'e str>,
     /// Whether this is the first batch of the process.
     pub(super) is_first: bool,

@@ -177,7 +177,7 @@ fn grant(kind: HookKind, granted: Granted<'_>) -> Result<HookGrant, String> {
             expires_at_s: time(sub.expire_at),
         });
     }
-    // The first entry of a channel counts, so `subs` takes precedence.
+    // The first entry of a channel counts, so `subs` takes precedence over `channels`.
     for channel in granted.channels.into_iter().flatten() {
         grant.channels.push(HookSubscription {
             channel: channel.into(),

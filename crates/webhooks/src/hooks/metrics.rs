@@ -18,7 +18,7 @@ pub enum WebhookOutcome {
     TimedOut,
     /// Not sent: requests are suspended after failures.
     Paused,
-    /// The request was not sent: too many were waiting.
+    /// The request was not sent: too many requests were waiting.
     Crowded,
     /// The request was not sent: it was queued for too long.
     Expired,

@@ -44,8 +44,8 @@ pub struct HookClient {
     hooks: Mutex<Vec<RegisteredHook>>,
 }
 
-/// A registered hook, at the index that is its [`BackEndId`]. Clients keep the ids of the configuration with which they
-/// connected, so an id names a hook of a route, whose URL a reload may change.
+/// A registered hook. Its index is its [`BackEndId`], which clients store when they connect. An id therefore always
+/// means the same kind of hook of the same route, even if a reload changes the hook's URL.
 #[derive(Debug)]
 struct RegisteredHook {
     route: Box<str>,
@@ -209,7 +209,7 @@ impl HookClient {
             .and_then(|hook| hook.endpoint.clone());
         drop(hooks);
         let Some(back_end) = back_end else {
-            // A reload has removed the hook, and the client connected before.
+            // A reload removed the hook after the client had connected.
             return Some(HookDecision::Failed);
         };
         if let Err(spared) = back_end.check_admission() {
@@ -274,8 +274,8 @@ impl HookEndpoint {
             timeout: self.options.timeout,
             body_bytes_max: ANSWER_BYTES_MAX,
             ca: self.options.ca.as_deref(),
-            // Requests with different connection limits never share connections. Each kind has its
-            // own limit, so a slow kind can't occupy the connections of the others.
+            // Requests with different connection limits never share connections. Each kind of hook
+            // has its own limit, so a slow hook can't occupy connections of another kind of hook.
             connections_max: self.options.concurrency + CONNECTIONS_MAX + 1 + self.kind as u32,
         };
         let client = match &*hook_request.user {
@@ -338,7 +338,7 @@ impl ActiveRequest {
         next
     }
 
-    /// Delivers a failure, since the server is shutting down.
+    /// Delivers a failure, unless the request was answered; returns the next queued request.
     fn abandoned(&mut self) -> Option<QueuedRequest> {
         self.done.as_ref()?;
         let parsed = answer::read(self.back_end.kind, FetchResponse::of(gone()));
@@ -347,7 +347,8 @@ impl ActiveRequest {
 }
 
 impl Drop for ActiveRequest {
-    /// The server is shutting down: neither this request nor queued ones will be answered.
+    /// Delivers failures for this request, unless it was answered, and for all queued requests. A
+    /// request is dropped unanswered only when the server shuts down.
     fn drop(&mut self) {
         let mut next = self.abandoned();
         while let Some(mut pending) = next {

@@ -88,8 +88,8 @@ pub(super) fn body(request: &HookRequest) -> Vec<u8> {
     serde_json::to_vec(&wire).expect("it must be possible to encode the request as JSON")
 }
 
-/// Returns the headers of the request without the signatures: the client's selected headers, its
-/// address and the hook's name.
+/// Returns the headers of the hook request, except signatures: the hook's name, the client's address
+/// and the headers selected from the client's request.
 pub(super) fn headers(request: &HookRequest) -> Vec<(String, Vec<u8>)> {
     let caller = &request.caller;
     let address = caller.address.to_canonical().to_string();

@@ -70,7 +70,7 @@ impl Mesh {
         }
     }
 
-    /// Runs a turn of a worker, which receives and sends messages as in the server.
+    /// Runs a turn of a worker. The worker receives and sends messages as in the server.
     fn turn(&mut self, me: usize) -> TurnState {
         let worker = &mut self.workers[me];
         for from in 0..3 {

@@ -86,7 +86,7 @@ fn end_turn(worker: &mut Worker<Numbers, &'static str>) -> TurnState {
     worker.state()
 }
 
-/// Runs a turn without events. Returns its writes and the worker's state after it.
+/// Runs a turn without events. Returns the worker's writes, and its state after the turn.
 fn turn(worker: &mut Worker<Numbers, &'static str>) -> (Vec<PendingWrite>, TurnState) {
     worker.finish_turn();
     let writes = std::iter::from_fn(|| worker.poll_write()).collect();
@@ -386,7 +386,7 @@ fn a_drain_closes_all_when_its_time_is_over() {
     assert_eq!(turn(&mut worker).0.len(), 0);
     set_ms(&mut worker, BEGAN_MS + 8_000);
     assert_eq!(turn(&mut worker).0.len(), 10);
-    // Services may need the connections to other servers, so services are stopped before these are closed.
+    // Services may need the connections to other servers, so services are stopped before the connections are closed.
     let after = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
         set_ms(worker, BEGAN_MS + ms);
         turn(worker);
@@ -401,7 +401,7 @@ fn a_drain_closes_all_when_its_time_is_over() {
 }
 
 /// With `Stopping`, pushes of back ends still reach the remaining clients, so back ends are closed last. With
-/// `Replaced`, they would not reach the clients of the new process, so back ends are closed at once.
+/// `Replaced`, pushes would not reach the clients of the new process, so back ends are closed at once.
 #[test]
 fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
     for (shutdown_reason, at_once, with_the_clients, at_the_end) in [
@@ -470,7 +470,8 @@ fn a_drain_tells_applications_then_clients_over_time() {
     };
     assert_eq!(after(&mut worker, 19), 0);
     assert_eq!(after(&mut worker, 20), 1, "the first one at once");
-    // The time from 20 to 8,000 ms is divided among ten clients. Half-way, five are closed, four more than before.
+    // The closing of ten clients is spread over the time from 20 to 8,000 ms. Half-way, five are closed: the first one
+    // at 20 ms, and four more since then.
     assert_eq!(after(&mut worker, 20 + 3_990), 4);
     assert!(worker.is_draining() && !worker.has_stopped_servers());
     for id in ids {

@@ -175,7 +175,7 @@ fn publications_of_a_resumed_connection_are_swept_in_the_same_turn() {
         worker.handle_received(id, &mut request.into_bytes());
     }
     assert_eq!(turn(&mut worker).0.len(), SUBSCRIBERS as usize);
-    // The first line waits for a credit, and the second line waits behind the first.
+    // The first push line waits for a credit, and the second push line waits behind the first.
     worker.handle_credits(1, PUBLISH_CREDITS);
     let lines = push_lines(&mut worker, 0);
     let text =

@@ -1,5 +1,5 @@
-//! Reports of a worker to its applications and to the outside: channel events, outgoing connections, token renewals,
-//! history batches, gauges.
+//! Tests the reports of a worker to its applications and to the outside: channel events, outgoing connections, token
+//! renewals, history batches, gauges.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
@@ -337,7 +337,7 @@ fn a_decision_within_a_turn_requires_another_turn() {
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
     assert_eq!(take(&mut worker, |apps| &mut apps.decided), 1);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
-    // A session that continues after a hook decision may also have begun work.
+    // A session that continues after a hook decision may have begun work, so another turn follows at once.
     let decision = (session, number, HookDecision::Failed);
     worker
         .shared_mut()

@@ -9,7 +9,7 @@ use Veche\Fault;
 /**
  * The server could not be reached, or the connection broke.
  *
- * `mayHaveRun` says whether the call had been sent by then.
+ * `mayHaveRun` is true if the server may have executed the call.
  */
 class NetworkException extends VecheException
 {

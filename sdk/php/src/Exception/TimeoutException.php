@@ -5,7 +5,8 @@ declare(strict_types=1);
 namespace Veche\Exception;
 
 /**
- * No response arrived within the time limit. `mayHaveRun` says whether the call had been sent by then.
+ * No response arrived within the time limit. `mayHaveRun` is true if the server may have executed the
+ * call.
  */
 class TimeoutException extends NetworkException
 {

@@ -74,7 +74,7 @@ final class AppTester
     private array $connections = [];
 
     /**
-     * @param array<string, mixed> $options Options of the application, as its configuration would have them.
+     * @param array<string, mixed> $options Options of the application, as in its configuration.
      */
     public function __construct(App $app, array $options = [])
     {
@@ -106,7 +106,7 @@ final class AppTester
      * $tester = Veche\Testing\AppTester::load(__DIR__ . '/app.php');
      * ```
      *
-     * @param array<string, mixed> $options Options of the application, as its configuration would have them.
+     * @param array<string, mixed> $options Options of the application, as in its configuration.
      */
     public static function load(string $program, array $options = []): self
     {
@@ -126,7 +126,7 @@ final class AppTester
      * Opens a connection. `refusedWith` is set if the application has refused it.
      *
      * @param string $target Path and query.
-     * @param string|null $user The user, where the route names one.
+     * @param string|null $user The user, if the route determines one.
      * @param array<string, string> $headers
      * @param array<string, string> $parameters Parameters of the route's path.
      */
@@ -155,7 +155,7 @@ final class AppTester
      *
      * @param array<string, string> $headers
      * @param array<string, string> $parameters Parameters of the route's path.
-     * @param string|null $user The user, where the route names one.
+     * @param string|null $user The user, if the route determines one.
      */
     public function request(
         string $method,

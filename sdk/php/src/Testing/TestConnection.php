@@ -31,7 +31,7 @@ final class TestConnection
 
     /**
      * @param int|null $refusedWith Status of a handshake that was refused.
-     * @internal {@see AppTester::open()} makes them.
+     * @internal {@see AppTester::open()} creates connections.
      */
     public function __construct(
         private readonly AppTester $tester,

@@ -19,7 +19,7 @@ use Veche\Json;
  */
 final class Key
 {
-    /** Bytes of r and of s in a signature, by the algorithm. */
+    /** The length in bytes of r and of s in a signature, by algorithm. */
     private const EC_BYTES = ['ES256' => 32, 'ES384' => 48, 'ES512' => 66];
     private const EC_CURVES = ['prime256v1' => 'ES256', 'secp384r1' => 'ES384', 'secp521r1' => 'ES512'];
 

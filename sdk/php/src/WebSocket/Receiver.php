@@ -36,8 +36,8 @@ final class Receiver
     private ?ProtocolException $failure = null;
 
     /**
-     * @param int $messageBytesMax Longest message.
-     * @param int $fragmentsMax Most frames of one message.
+     * @param int $messageBytesMax Maximum length of a message in bytes.
+     * @param int $fragmentsMax Maximum number of frames of one message.
      */
     public function __construct(private readonly int $messageBytesMax, private readonly int $fragmentsMax)
     {
@@ -151,7 +151,8 @@ final class Receiver
     }
 
     /**
-     * Returns the bytes of the head, 0 if it is not complete, and the length of the payload.
+     * Returns the length of the head in bytes (0 if the head is not complete) and the length of the
+     * payload.
      *
      * @return array{int, int}
      */

@@ -15,7 +15,7 @@ final class Utf8
     private string $open = '';
 
     /**
-     * Takes the next part. Returns false as soon as no further bytes can make the text valid.
+     * Validates the next part. Returns false as soon as no further bytes can make the text valid.
      */
     public function feed(string $part): bool
     {

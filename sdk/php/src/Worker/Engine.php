@@ -182,7 +182,7 @@ final class Engine
     /**
      * Makes a call and suspends the current handler until the result arrives.
      *
-     * @param array<string, mixed> $head Members of the call; null leaves one out.
+     * @param array<string, mixed> $head Members of the call's frame; members that are null are left out.
      * @throws VecheException if it fails
      */
     public function call(string $call, array $head, ?string $data = null): Frame
@@ -279,7 +279,7 @@ final class Engine
     }
 
     /**
-     * Returns the next event that may start now, and decodes frames up to it.
+     * Returns the next event that may start now. Decodes frames until there is one.
      */
     private function next(): ?Handling
     {

@@ -23,8 +23,8 @@ final class RequestRunner
     }
 
     /**
-     * Returns whether this process serves a request made by Veche. Clients of a web server can't imitate one: their
-     * headers reach PHP as `HTTP_…`.
+     * Returns whether this process serves a request made by Veche. Clients of a web server can't imitate Veche:
+     * their headers reach PHP as `HTTP_…`.
      *
      * @param array<string, mixed> $server `$_SERVER`.
      */
@@ -57,8 +57,8 @@ final class RequestRunner
     public function run(array $server, string $body): void
     {
         ob_start();
-        // PHP would print fatal errors between the frames, whatever the output buffers. It logs
-        // them anyway.
+        // Otherwise PHP would print fatal errors between the frames in spite of output buffers.
+        // Fatal errors are logged in any case.
         ini_set('display_errors', '0');
         if ($server['VECHE_PROTOCOL'] !== self::VERSION) {
             $this->write(501, 'this SDK speaks version ' . self::VERSION . " of the runtime protocol\n");

@@ -27,7 +27,7 @@ final class WorkerClient extends AbstractClient
     }
 
     /**
-     * Within a process each command of a batch is a separate call.
+     * Within a worker process each command of a batch is a separate call.
      */
     private function reply(Command $command): Reply
     {

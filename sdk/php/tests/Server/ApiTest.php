@@ -19,7 +19,7 @@ use Veche\PublishOptions;
 use Veche\WebSocket\Client as Socket;
 
 /**
- * Each call of the API on a real server, by each transport.
+ * Tests each call of the API on a real server, with each transport.
  */
 final class ApiTest extends ServerTestCase
 {

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Veche\Tests\Support;
 
 /**
- * The vectors of the runtime protocol, which the server's tests use too.
+ * The test vectors of the runtime protocol. The server's tests use the same vectors.
  *
  * The folder is $VECHE_RUNTIME_VECTORS, or crates/runtime/vectors.
  */

@@ -58,7 +58,7 @@ fn run(
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
 
-    // The offer permits context takeover, unlike the product's default; the server may refuse it.
+    // Unlike Veche's default, the offer permits context takeover, which the server may refuse.
     let policy = DeflatePolicy {
         takeover: true,
         ..DeflatePolicy::default()

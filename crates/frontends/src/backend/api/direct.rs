@@ -1,7 +1,7 @@
 //! API calls by an application on this worker, without HTTP, keys and rate limits.
 //!
-//! Bodies and responses are those of the HTTP API. How the application makes the call and waits for its response is
-//! not known here.
+//! Bodies and responses are those of the HTTP API. Other modules define how an application makes a
+//! call and waits for the response.
 
 use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_types::codes::ErrorCode;
@@ -58,7 +58,8 @@ impl DirectCall {
         finish(self.0.run(body, id, shared))
     }
 
-    /// Continues the call when the hub may accept publications again, or after an answer.
+    /// Continues the call when the hub may accept publications again, or after another worker has
+    /// answered.
     pub fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> DirectCallStatus {
         finish(self.0.resume(id, shared))
     }

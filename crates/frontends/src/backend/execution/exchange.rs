@@ -21,8 +21,8 @@ pub(super) const UNCOUNTED: u32 = 1 << 31;
 /// How the results of a publication are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerShape {
-    /// `{"receivers":N}`, the sum over all targets; for a single target also its position, if it has history, and whether
-    /// it was skipped.
+    /// `{"receivers":N}`, the sum over all targets. For a single target also the position of the target, if the target
+    /// has history, and whether the publication was skipped.
     Sum,
     /// `{"responses":[…]}` with one result per target.
     Each,
@@ -69,8 +69,8 @@ impl Exchange {
         self.write_part(out, key, &mut None, usize::MAX);
     }
 
-    /// Writes the next part of the answer, until `out` has about this length in bytes. `next` is the index of the
-    /// next list element, `None` before the first part. Returns whether this was the last part.
+    /// Appends the next part of the answer to `out`, until `out` has about `bytes_max` bytes. `next` is the index of
+    /// the next list element, `None` before the first part. Returns whether this was the last part.
     pub(crate) fn write_part(
         &self,
         out: &mut Vec<u8>,
@@ -295,7 +295,7 @@ fn write_query_answer(text: &mut String, key: &str, answer: &HubReply) {
             };
             write_error(text, code, &error.to_string());
         }
-        // `list` writes histories and presences; the other replies never answer a query.
+        // `Exchange::write` writes the lists of histories and presences; the other replies never answer a query.
         HubReply::History(Ok(_))
         | HubReply::Presence(Ok(_))
         | HubReply::Subscribed(_)

@@ -17,7 +17,7 @@ pub struct FileMetadata {
     pub last_modified: Box<str>,
     /// The modification time in seconds since 1970.
     pub modified_unix_s: u64,
-    /// The coding of its content; `None`: unencoded.
+    /// The coding of the file's content; `None`: unencoded.
     pub encoding: Option<ContentCoding>,
 }
 

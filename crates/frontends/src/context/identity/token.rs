@@ -37,7 +37,7 @@ pub struct TokenAuth {
 /// The issuer keys, and the rules for the claims of a token.
 #[derive(Clone, Debug)]
 pub struct TokenVerifier {
-    /// Rules for the claims.
+    /// The rules for the claims of a token.
     pub rules: ClaimRules,
     /// Source of the keys.
     pub keys: Arc<dyn KeyProvider>,
@@ -247,7 +247,7 @@ impl TokenVerifier {
         }
     }
 
-    /// Verifies a token with these keys and returns its claims. The token need not have a user.
+    /// Verifies a token with `keys` and returns its claims. The token need not have a user.
     ///
     /// # Errors
     /// The token is invalid or revoked, or no keys are available.

@@ -141,8 +141,8 @@ mod tests {
             (&["x-gzip"], &[Gzip], true),
             (&["deflate, zstd"], &[], true),
             (&["brotli, gz, gzipped, bro"], &[], true),
-            // Columns of all rows: header lines, accepted codings in order, whether the unencoded file is accepted.
-            // From here: codings with weights.
+            // Each row consists of the header lines, the accepted codings in order, and whether the unencoded file is
+            // accepted. The next rows have codings with weights.
             (&["gzip;q=1, br;q=0.9"], &[Gzip, Brotli], true),
             (&["gzip;q=0.8, br;q=0.801"], &[Brotli, Gzip], true),
             (&["br;q=0, gzip"], &[Gzip], true),

@@ -1,4 +1,4 @@
-//! Tables of paths, conditions and ranges, tested on a root in memory.
+//! Tests of static files from a root in memory, with tables of paths, conditions and ranges.
 
 use std::collections::HashMap;
 
@@ -72,7 +72,7 @@ impl Files for Memory {
             .iter()
             .find(|(variant, _)| *variant == name);
         let modified_unix_s = modified.map_or(MODIFIED_UNIX_S, |(_, time)| *time);
-        // A variant has no fraction of a second, as if a tool had rounded its time.
+        // The modification time of a variant has no fraction of a second, as if a tool had rounded it.
         let description = FileMetadata::of_file(relative, text.len() as u64, modified_unix_s, 0);
         Ok(Some(File {
             metadata: Arc::new(description.encoded(encoding)),

@@ -1,9 +1,9 @@
 //! A session of an application. It runs the application's handlers one at a time, and queues messages while a handler
 //! is suspended.
 //!
-//! It knows neither frames nor the meaning of messages. A message is passed to the application at once, or queued if
-//! a handler is suspended. As long as the queue has room the socket is still read, so that pings are answered and a
-//! Close is noticed. A session without a suspended handler holds no memory for a queue.
+//! The session does not interpret messages. A message is passed to the application at once, or queued if a handler is
+//! suspended. The socket is read as long as the queue has room, so that pings are answered and a Close is noticed. A
+//! session without a suspended handler holds no memory for a queue.
 
 pub(crate) mod dialing;
 
@@ -189,7 +189,7 @@ impl Session for AppSession {
         is_full.then_some(WaitReason::App)
     }
 
-    /// Passes a message on, or queues it behind a suspended handler.
+    /// Passes a message to the application, or queues it while a handler is suspended.
     #[inline]
     fn handle_message(
         &mut self,

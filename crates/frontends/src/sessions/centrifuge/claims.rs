@@ -56,8 +56,8 @@ impl ConnectionClaims {
     /// A claim has a wrong type or is unsupported.
     pub(super) fn read(claims: &Claims, namespaces: &Namespaces) -> Result<Self, TokenError> {
         if has(claims, "caps") {
-            // Capabilities restrict what a connection may do, so a token with them must not be accepted as if they
-            // were absent.
+            // Capabilities restrict what a connection may do. A token with capabilities must not be accepted as if it
+            // had none.
             return Err(TokenError::Claim("caps: capabilities are not supported"));
         }
         Ok(Self {
@@ -201,7 +201,8 @@ fn one(
     })
 }
 
-/// Parses `override`: the namespace options that a subscription can override; others are errors.
+/// Parses `override`: the namespace options that a subscription can override; other options are
+/// errors.
 fn presence_overrides(
     wanted: &Claims,
     options: &NamespaceOptions,

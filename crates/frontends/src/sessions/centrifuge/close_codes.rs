@@ -19,7 +19,7 @@ pub(crate) fn close_code_and_reason(code: u16, reason: &str) -> (u16, Cow<'_, st
     (known.code(), known.text().into())
 }
 
-/// Returns the close code for an authentication error if that is permanent.
+/// Returns the close code for a permanent authentication error; `None` for any other error.
 pub(super) fn disconnect(why: AuthError) -> Option<DisconnectCode> {
     match why {
         AuthError::RejectedByHook => Some(DisconnectCode::InvalidToken),

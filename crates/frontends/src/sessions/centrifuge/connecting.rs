@@ -460,7 +460,7 @@ impl Centrifuge {
         if let Some(end) = self.end_if_disconnected(cx) {
             return end;
         }
-        // Unsubscriptions that back ends requested while the command waited are applied too.
+        // Unsubscriptions that back ends requested while the connect command waited are applied.
         connecting.channels.retain(|given| {
             let channel = &given.granted.channel;
             let is_over = self.is_unsubscribed(channel, cx);
@@ -479,8 +479,8 @@ impl Centrifuge {
         let mut welcomes = Vec::with_capacity(connecting.channels.len());
         for given in &connecting.channels {
             let joined = given.joined.as_deref();
-            // The id of a browser's last event has no position for channels without history, so their recovery was
-            // not requested.
+            // The id of a browser's last event has no positions of channels without history, so it requests no
+            // recovery of such channels.
             let is_asked = joined.is_some() || self.since_event().is_none();
             let is_recovering = given.is_recovering && is_asked;
             let bytes_max = (bytes_left, each_bytes);

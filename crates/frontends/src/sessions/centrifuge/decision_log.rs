@@ -87,7 +87,7 @@ impl Centrifuge {
     }
 }
 
-/// Which kind of command is waiting, for the report of its outcome.
+/// The kind of a command whose outcome is not known yet and will be reported.
 pub(super) enum WatchedCommand {
     Connect,
     Subscribe(Box<str>),

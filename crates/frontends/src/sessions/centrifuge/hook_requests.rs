@@ -52,7 +52,7 @@ struct PendingSubscribe {
     is_withdrawn: bool,
 }
 
-/// What a hook request is about; the target is determined separately.
+/// The content of a hook request, without its target.
 #[derive(Default)]
 pub(super) struct HookQuery<'a> {
     pub(super) channel: &'a str,
@@ -77,7 +77,7 @@ impl HookState {
         self.decision.is_some()
     }
 
-    /// Records that the next command is a subscription to this channel, which waits for a decision or for keys.
+    /// Records that the next command subscribes to this channel and waits for a decision or for keys.
     pub(super) fn begin_subscribing(&mut self, channel: &str) {
         if self.subscribing.is_none() {
             self.subscribing = Some(PendingSubscribe {

@@ -1,9 +1,9 @@
 //! A session of Centrifugo's client protocol: it receives commands and sends replies and pushes.
 //!
-//! It implements the rules of the protocol on top of the hub, and knows neither the wire format (`veche_centrifuge`)
-//! nor frames (`websocket`). Commands are executed one at a time in order: while one waits for a channel's home, the
-//! later ones remain as bytes. Replies therefore keep the order of the commands, and a subscription exists when the
-//! next command is executed.
+//! It implements the rules of the protocol on top of the hub. The wire format is in `veche_centrifuge`, and frames
+//! are in `websocket`. Commands are executed one at a time in order: while one waits for a channel's home, the later
+//! ones remain as bytes. Replies therefore keep the order of the commands, and a subscription exists when the next
+//! command is executed.
 //!
 //! Publications go directly from the hub to the outbox ([`crate::outbox`]). The reply to a subscribe command is
 //! written before the hub is called again, so it precedes the publications that it announces. While a connect command
@@ -106,7 +106,7 @@ pub(crate) struct Centrifuge {
     commands: usize,
     /// Whether the next command was already counted against the route's rate.
     is_counted: bool,
-    /// Commands that arrived in other requests, in order.
+    /// Commands that the client sent in separate HTTP requests, in order.
     relays: RelayQueue,
     /// What the next command waits for, if it waits.
     waiting: Option<PendingTicket>,
@@ -114,14 +114,14 @@ pub(crate) struct Centrifuge {
     answering: Option<Box<UnfinishedReply>>,
     /// The number of the last ticket.
     ticket: u32,
-    /// Subscriptions by back ends whose homes have not answered yet.
+    /// Subscriptions by back ends that the channels' homes have not answered yet, and deferred commands.
     server_subscriptions: ServerSubscriptions,
     /// Whether issuer keys were requested for the next command.
     has_requested_keys: bool,
     /// Pending hook requests and decisions.
     hooks: HookState,
-    /// The address to which the client sends commands in other requests. A request that contains
-    /// the address is known to come from this client.
+    /// The address to which the client sends commands in separate requests. A request that contains the address is
+    /// known to come from this client.
     address: Option<Box<EmulationAddress>>,
     /// Name and version that the client sent in its connect command.
     kind: [Box<str>; 2],
@@ -242,7 +242,7 @@ impl Centrifuge {
         Arc::make_mut(&mut self.info).user = user.into();
     }
 
-    /// Sets the claims of the handshake's token, and the disconnect count when its authentication began.
+    /// Sets the claims of the handshake's token, and the disconnect count at the time when the authentication began.
     pub(crate) fn set_source(
         &mut self,
         claims: Option<Box<Map<String, Value>>>,

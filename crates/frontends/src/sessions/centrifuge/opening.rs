@@ -263,7 +263,7 @@ fn answer(status: Status, headers: Headers) -> BodyAnswer {
 }
 
 /// Returns whether another relay to a worker may be queued. Each worker has a share of the queue, so that relays to a
-/// worker with a busy lane do not exclude those to others.
+/// worker with a busy lane do not exclude relays to other workers.
 fn has_room(worker: WorkerId, shared: &Context) -> bool {
     let relays = &shared.requests.relays;
     let share = (RELAYS_MAX / usize::from(shared.hub.workers())).max(1);

@@ -17,7 +17,7 @@ use crate::context::identity::Validity;
 use crate::context::log_note::NoteLevel;
 use crate::context::route::Route;
 
-/// Delay in milliseconds before a request that failed is repeated.
+/// Delay in milliseconds before a failed hook request is repeated.
 const AGAIN_MS: u64 = 60_000;
 
 /// The outcome of a renewal request.

@@ -468,7 +468,7 @@ impl Centrifuge {
         }
         let mut subscription_options = asked.options.clone();
         if joined.is_none() {
-            // A channel without history does not know the previous publication, so it has no deltas.
+            // A channel without history does not store the previous publication, so it has no deltas.
             subscription_options.deltas = DeltaState::Off;
         } else if subscription_options.deltas != DeltaState::Off {
             welcome = welcome.with_deltas(frame.encoding());

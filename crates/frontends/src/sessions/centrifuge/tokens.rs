@@ -153,8 +153,8 @@ impl TokenCheck<'_> {
         })
     }
 
-    /// Verifies a subscription token. It has to be for this channel and this user. If it names a
-    /// connection, it has to be this one.
+    /// Verifies a subscription token. It has to be for this channel and this user. If it names a connection, it has
+    /// to name this connection.
     pub(super) fn subscription(
         &self,
         token: &str,

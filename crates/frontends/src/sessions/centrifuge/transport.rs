@@ -1,4 +1,4 @@
-//! The transports of the protocol besides WebSocket: an endless response, whose client sends commands in other
+//! The transports of the protocol besides WebSocket: an endless response, whose client sends commands in separate
 //! requests.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ pub(crate) enum CentrifugeTransport {
     Events,
     /// A request with commands of a client whose endless response may be on another worker.
     Emulation,
-    /// Transports whose clients only receive, on a WebSocket or an endless response.
+    /// A WebSocket whose client only receives.
     OneWayWebSocket,
     OneWayHttpStream,
     OneWayEvents,
@@ -192,7 +192,7 @@ mod tests {
         while relays.next().is_some() {}
         assert!(!relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES + 1]));
         assert!(relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES]));
-        // An empty relayed request is also recognised as one.
+        // A relayed request without any bytes counts as a request.
         let mut relays = RelayQueue::default();
         assert!(relays.keep(b""));
         assert!(

@@ -26,7 +26,7 @@ pub(super) const GIVEN: u32 = 1 << 31;
 /// Maximum number of deferred commands of a session; a client with more is closed and has to reconnect.
 const DEFERRED_MAX: usize = 64;
 
-/// Subscriptions by back ends whose homes have not answered yet, and deferred commands.
+/// Subscriptions by back ends that the channels' homes have not answered yet, and deferred commands.
 #[derive(Default)]
 pub(super) struct ServerSubscriptions {
     open: Vec<(Ticket, Arc<UserCommand>)>,
@@ -71,7 +71,8 @@ impl Centrifuge {
     }
 
     /// Returns whether a back end's command has to be deferred. Nothing can be sent before the reply to a connect
-    /// command. While a client's command for the same channel is unanswered, its answer would undo this command.
+    /// command. If the client's own command for the same channel is unanswered, the answer to it would undo the
+    /// back end's command.
     fn must_defer(&self, action: &UserAction) -> bool {
         let channel = match action {
             _ if self.is_connecting() => return true,

@@ -36,7 +36,7 @@ pub(super) const COMPARED_BYTES_MAX: usize = 64 << 10;
 pub(super) struct PublicationBuffer<'a> {
     all: Vec<&'a Publication>,
     tags: Vec<Vec<(&'a str, &'a str)>>,
-    /// The encoded data of each publication; `None` if this encoding sends it unchanged.
+    /// The encoded data of each publication; `None` if the client's encoding sends the data unchanged.
     quoted: Vec<Option<String>>,
     /// If the client receives deltas: for each publication its delta from the previous one, or
     /// `None` if the delta is not shorter than the publication.
@@ -173,7 +173,7 @@ impl<'a> SubscribeReply<'a> {
             .filter(|(_, one)| recovery_filter.passes(one))
             .collect();
         if recovery_filter.only_latest {
-            // Recovery of only the latest publication is complete only if one matches the filter.
+            // If only the latest publication is recovered, the recovery is complete only if it matches the filter.
             let are_latest = recovered.is_some_and(|recovered| recovered.is_latest_only);
             is_whole &= !are_latest || !passing.is_empty();
             passing.drain(..passing.len().saturating_sub(1));

@@ -39,13 +39,13 @@ pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
 /// channel.
 const SINCE_MAX: usize = CHANNELS_MAX + 1;
 
-/// The first ticket of subscriptions by back ends; it is above those of a handshake.
+/// The first ticket of subscriptions by back ends; it is above all tickets of a handshake.
 const FIRST_TICKET: u32 = 1 << 16;
 
 /// A session of the push gateway.
 #[derive(Default)]
 pub(crate) struct PushSession {
-    /// Subscriptions by back ends whose homes have not answered yet.
+    /// Subscriptions by back ends that the channels' homes have not answered yet.
     pending: Option<Box<PendingSubscriptions>>,
 }
 
@@ -135,8 +135,8 @@ impl PushSession {
     }
 }
 
-/// Handles the home worker's answer to a subscription by a back end. If the route has positions, the client is sent
-/// its position.
+/// Handles the home worker's answer to a subscription by a back end. If the route sends positions, the client is sent
+/// its position in the channel.
 fn finish_subscription(channel: &str, answer: &HubReply, cx: &mut SessionContext<'_>) {
     let HubReply::Subscribed(joined) = answer else {
         if *answer == HubReply::Failed {

@@ -12,7 +12,7 @@ use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 #[derive(Clone, Debug)]
 struct Made {
     name: String,
-    /// Whether it is a private channel, in a namespace that otherwise grants every permission.
+    /// Whether the channel is private, in a namespace that otherwise grants every permission.
     is_private: bool,
     owner: Option<&'static str>,
     named: Option<Vec<&'static str>>,
@@ -132,8 +132,8 @@ proptest! {
         let status = if expected == Expected::Any { 101 } else { 403 };
         prop_assert_eq!(response(&answer, true).0.status, status, "a push route");
 
-        // Commands of Centrifugo's protocol: queries are refused without a subscription, and publications permitted
-        // if the name admits the user.
+        // Commands of Centrifugo's protocol: without a subscription, queries are refused. Publications are permitted if
+        // the channel's name admits the user.
         let place = json!({ "channel": name });
         let mut peer = client(&mut world, user);
         for look in ["history", "presence", "presence_stats"] {

@@ -1,5 +1,5 @@
-//! Tests of back-end commands that arrive while a hook decision is pending, which apply to its
-//! outcome, and of sessions that are closed while a command waits.
+//! Tests of back-end commands that arrive while a hook decision is pending: they apply to the session that the
+//! decision lets in. Also tests of sessions that are closed while a command waits.
 
 use std::sync::{Arc, RwLock};
 

@@ -1,4 +1,4 @@
-//! The token claims that Centrifugo defines: each is applied, or the token is refused.
+//! Tests the token claims that Centrifugo defines: each is applied, or the token is refused.
 
 use serde_json::{Value, json};
 use veche_frontends::hooks::{HookDecision, HookGrant};
@@ -62,7 +62,7 @@ fn expire_at_says_how_long_a_connection_lasts_and_exp_only_how_long_its_token_ho
     );
     seconds_closed(&mut world, peer, 3005, 1 + 25);
 
-    // `expire_at` may also be later than the token's `exp`, or 0 for never.
+    // `expire_at` may be later than the token's `exp`, or 0 for never.
     let at = in_seconds(&world, 5000);
     let (late, reply) = connected(&mut world, json!({ "expire_at": at }));
     assert_eq!(reply["ttl"], 5000);
@@ -84,7 +84,7 @@ fn expire_at_says_how_long_a_connection_lasts_and_exp_only_how_long_its_token_ho
         let received = ask(&mut world, peer, r#"{"id":9,"ping":{}}"#);
         assert_eq!(received.closed, None, "{received:?}");
     }
-    // A renewal sets the expiry again, also for a connection that had none.
+    // A renewed token sets the expiry of the connection, even if the connection had none.
     let token = {
         let at = in_seconds(&world, 2);
         anns(&world, json!({ "expire_at": at }))
@@ -200,7 +200,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
         "{received:?}"
     );
     assert_eq!(presence(&mut world, bob, "chat:1"), 2);
-    // A subscription granted by the `subs` claim of a connection token can be hidden too.
+    // A subscription granted by the `subs` claim of a connection token can be hidden.
     let (_, reply) = connected(&mut world, json!({ "subs": { "chat:1": hidden } }));
     assert!(reply["subs"]["chat:1"].is_object(), "{reply}");
     assert_eq!(presence(&mut world, bob, "chat:1"), 2);

@@ -1,4 +1,4 @@
-//! Everything that expires ends at its exact time, whatever the ping interval is.
+//! Tests that everything that expires ends at its exact time, whatever the ping interval is.
 
 use serde_json::{Value, json};
 

@@ -291,7 +291,7 @@ fn commands_wait_in_their_order_and_others_do_not() {
     let first = hook_request(&mut world, 1);
     assert_eq!(&*first.method, "first");
     assert_eq!(first.data, json_payload(r#"{"a":1}"#));
-    // Later commands of the client wait as well; other clients are served.
+    // All later commands of the client wait for the decision, while other clients are served.
     assert_eq!(
         ask(&mut world, ann, r#"{"id":5,"ping":{}}"#),
         Received::default()
@@ -494,7 +494,8 @@ fn binary_data_are_base64_in_json() {
     );
 }
 
-/// Advances the time while the client answers pings; returns all other output, and the hook requests.
+/// Advances the time in steps of a second, and answers pings for the client. Returns the client's received messages
+/// except pings, and the hook requests.
 fn pass(world: &mut World, peer: Peer, seconds: u64) -> (Received, Vec<HookRequest>) {
     let (mut all, mut requests) = (Received::default(), Vec::new());
     for _ in 0..seconds {

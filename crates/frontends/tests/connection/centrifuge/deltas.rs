@@ -98,7 +98,8 @@ fn the_first_is_whole_and_then_come_deltas() {
             assert_eq!(late.take(&mut world), [(state(number), is_delta)]);
             assert_eq!(clients[2].take(&mut world), [(state(number), true)]);
         }
-        // If the delta is not shorter, the publication is sent whole and becomes the base of the next delta.
+        // If a delta is not shorter than the publication, the publication is sent whole and becomes the base of the
+        // next delta.
         for (data, is_delta) in [
             (json!(1), false),
             (json!("text \"to\" read".repeat(9)), false),
@@ -139,7 +140,8 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
         assert!(world.ask(back_end, format!("{line}\n")).is_empty());
         assert_eq!(client.take(&mut world), [(expected, is_delta)]);
     }
-    // A client that recovers the publications receives the same ones as deltas as the live client did.
+    // A client that recovers the publications receives the same publications as deltas that the live client
+    // received as deltas.
     let mut back = wants("long:1");
     back["recover"] = json!(true);
     back["epoch"] = joined["epoch"].clone();
@@ -183,9 +185,8 @@ fn unstored_publications_do_not_break_the_delta_chain() {
             // is the base of the next delta.
             (&Value::Null, false),
             (&asks, true),
-            // This publication is not stored, so it is sent whole. The next one is sent whole too:
-            // an unstored publication can't be the base of its delta, and the client no longer has
-            // the stored one before that.
+            // This publication is not stored, so it is sent whole. The next publication is sent whole too: the
+            // client has only this unstored publication, which can't be the base of a delta.
             (&passes, false),
             (&asks, false),
             (&asks, true),

@@ -1,4 +1,4 @@
-//! Clients that filter publications by tags.
+//! Tests clients that filter publications by tags.
 
 use serde_json::{Value, json};
 use veche_proto::websocket::MessageKind;
@@ -190,7 +190,7 @@ fn filters_that_may_not_be_are_refused() {
         ),
         // The namespace of this channel does not permit filters.
         (json!({ "channel": "open:1", "tf": good }), json!(107)),
-        // A client that may not subscribe gets that error, even if its filter is invalid.
+        // A client that may not subscribe gets error 103 (permission denied), even if its filter is invalid.
         (json!({ "channel": "news", "tf": {} }), json!(103)),
     ] {
         let (peer, reply) = subscribe(&mut world, 0, &request);

@@ -357,7 +357,7 @@ fn answers_to_back_ends_are_written_as_they_are_read() {
         for answer in &answers {
             assert_eq!(numbers(answer), (0..KEPT).collect::<Vec<_>>());
         }
-        // For HTTP/1.0 the response has the same body without chunks, and the connection stays open.
+        // An HTTP/1.0 response has the same body as an HTTP/1.1 response, but no chunks. The connection stays open.
         let peer = world.connect(0, INTERNAL);
         let request = post(path, &body.to_string()).replace("HTTP/1.1", "HTTP/1.0");
         let request = request.replace("\r\n\r\n", "\r\nConnection: keep-alive\r\n\r\n");

@@ -19,7 +19,7 @@ const HISTORIES: usize = 6;
 /// turn, and one more.
 const TURN_BYTES_MAX: usize = 10_010_000;
 
-/// Returns a client that is subscribed to the channel.
+/// Returns a client that is subscribed to [`CHANNEL`].
 fn member(world: &mut World, user: &str) -> Peer {
     let target = format!("/centrifuge/named?user={user}");
     let (peer, _) = connect(world, 0, &target, &json!({}));
@@ -33,7 +33,7 @@ fn history() -> Value {
     json!({ "id": 3, "history": { "channel": CHANNEL, "limit": -1 } })
 }
 
-/// Fills the history of the channel with publications of this size.
+/// Publishes to [`CHANNEL`], until its history is full, with `bytes` bytes of data each time.
 fn fill(world: &mut World, bytes: usize) {
     let back_end = world.connect(0, PUSH);
     let data = "x".repeat(bytes);

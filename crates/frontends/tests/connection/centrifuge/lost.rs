@@ -193,7 +193,7 @@ fn a_session_whose_channels_are_not_available_is_closed() {
         matches!(&closed[..], [ServerMessage::Close(Some(1013), _)]),
         "{closed:?}"
     );
-    // Both clients can connect again.
+    // As soon as the engine answers, clients of both protocols can connect.
     world.is_engine_down = false;
     connect(&mut world, 0, &target, &json!({}));
     world.open(0, &format!("/ws?user={user}"));

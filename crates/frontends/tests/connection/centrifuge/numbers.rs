@@ -1,4 +1,4 @@
-//! Limits on the number of a client's channels and on the length of their names.
+//! Tests the limits on the number of a client's channels and on the length of channel names.
 
 use serde_json::{Value, json};
 use veche_frontends::ConnectionLimits;

@@ -369,7 +369,8 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
                 (&json!(true), &json!(true)),
                 "{channel}"
             );
-            // The missed publications follow, so the push contains the position before them.
+            // The missed publications follow as separate pushes, so the connect push contains the position before
+            // them.
             assert_eq!(
                 (&sub["offset"], &sub["publications"]),
                 (&offset, &Value::Null),
@@ -444,7 +445,8 @@ fn publications_during_connecting_arrive_exactly_once() {
         for channel in &channels {
             publish(&mut world, back_end, channel, 1);
         }
-        // The second publication to each channel is sent before the homes on other workers have answered.
+        // The second publication to each channel is sent before the channels' homes on other workers have answered
+        // the subscriptions.
         let target = format!(
             "/centrifuge/tokens/uni_sse?cf_connect={}",
             encoded(&request.to_string())
@@ -476,7 +478,7 @@ fn publications_during_connecting_arrive_exactly_once() {
                 [&publication(channel, 1, 1), &publication(channel, 2, 2)]
             );
         }
-        // The recorded position includes the publications made while connecting, so nothing is recovered.
+        // The position that the browser stored is after these publications, so nothing is recovered.
         world.reset(peer);
         browser.connect(&mut world, worker, &request);
         assert_eq!(browser.take().len(), 1);

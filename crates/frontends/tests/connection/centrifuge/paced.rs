@@ -9,7 +9,7 @@ use veche_proto::websocket::MessageKind;
 use crate::world::wire::{ServerMessage, message, post, responses, server_messages, text, texts};
 use crate::world::{INTERNAL, PUBLIC, Peer, World};
 
-/// Number of commands in one message, which is the maximum.
+/// The maximum number of commands in one message.
 const MANY: u32 = 1_024;
 
 /// Returns a world and a client that is subscribed to all channels. The homes of some channels are on other workers
@@ -147,7 +147,7 @@ fn commands_that_wait_for_something_else_are_counted_once() {
         numbers.extend(delivered(&mut world, listener));
     }
     assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
-    // The last of these commands exceeded the rate, so neither of two more commands is executed at once.
+    // The last of the earlier commands exceeded the rate, so neither of the next two commands is executed at once.
     let received = ask(&mut world, peer, &publications(2));
     assert_eq!(delivered(&mut world, listener).len(), 0, "{received:?}");
     world.advance(4_000);
@@ -233,7 +233,8 @@ fn each_publication_of_a_back_ends_command_is_counted() {
     let batch = json!({ "channels": CHANNELS, "data": 7 }).to_string();
     let answer = world.ask(peer, text(&batch));
     assert_eq!(server_messages(&answer).len(), 1);
-    // A batch that exceeds the rate is permitted once. The next batch is refused until the first is within the rate.
+    // A batch that alone exceeds the rate is accepted. The next batch is refused until the rate would have permitted
+    // the first one.
     assert_eq!(delivered(&mut world, listener), [7, 7, 7]);
     world.advance(4_000);
     let answer = world.ask(peer, text(&batch));
@@ -241,7 +242,7 @@ fn each_publication_of_a_back_ends_command_is_counted() {
     assert!(delivered(&mut world, listener).is_empty());
 }
 
-/// Messages of a protocol without commands are counted by their number.
+/// In a protocol without commands, each message counts as one command.
 #[test]
 fn messages_in_one_packet_wait_for_their_rate() {
     let mut world = super::world(1);

@@ -6,7 +6,7 @@ use super::{ask, connect, in_seconds, take, token};
 use crate::world::wire::{get, handshake, response, responses};
 use crate::world::{PUBLIC, Peer, World};
 
-/// Advances the time while the client answers pings; returns all other output.
+/// Advances the time by `ms`. The client sends a pong every second. Returns all output except pings.
 pub(super) fn pass(world: &mut World, peer: Peer, mut ms: u64) -> Vec<Value> {
     let mut lines = Vec::new();
     while ms > 0 {

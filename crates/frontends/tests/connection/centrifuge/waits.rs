@@ -47,7 +47,7 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
     let of_first = short(&world, &first);
     let reply = ask(&mut world, peer, &subscribe(2, &first, &of_first));
     assert_eq!(reply.lines[0]["subscribe"]["ttl"], 5);
-    // The home of the second channel runs no turns for a minute, so that subscription stays pending.
+    // The home of the second channel runs no turns for a minute, so the subscription to it stays pending.
     let of_second = short(&world, &second);
     world.send(peer, &text(&subscribe(3, &second, &of_second)));
     world.advance_alone(0, 29_999);
@@ -67,8 +67,8 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
         (received.lines, received.closed),
         (vec![ended(&first)], None)
     );
-    // The token for the second channel has expired as well. Its subscription is still pending, and must not cause a
-    // deadline that is always due.
+    // The token for the second channel has expired while the subscription is pending. A pending subscription must not
+    // cause a deadline that is always due.
     assert!(
         world
             .due_ms(peer)
@@ -233,7 +233,7 @@ fn commands_that_pile_up_are_counted_by_request() {
                     .collect();
                 assert_eq!(ids, expected);
             }
-            // The waiting commands exceed their limit, so the client is disconnected.
+            // Too many requests with commands are waiting, so the client is disconnected.
             false => {
                 let last = &messages.last().expect("the end")["push"]["disconnect"];
                 assert_eq!(last["code"], 3013);

@@ -173,7 +173,7 @@ fn files_that_are_no_scenarios() {
     );
 }
 
-/// Each phase alone fits into the limit on descriptors; both together exceed it.
+/// Each of the two phases alone fits into the limit on descriptors; together they exceed it.
 #[test]
 fn phases_that_run_together_share_descriptors() {
     let Some(maximum) = veche_net::descriptors::raise().expect("our own limit").to else {

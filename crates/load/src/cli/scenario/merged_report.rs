@@ -160,7 +160,7 @@ fn add_generator(whole: &mut GeneratorUse, phase: &GeneratorUse) {
     whole.waited = whole.waited.max(phase.waited);
     whole.lag_us_max = whole.lag_us_max.max(phase.lag_us_max);
     whole.late_sends += phase.late_sends;
-    // The reasons are in the reports of the phases.
+    // The reasons for a bottleneck are in the reports of the phases.
     whole.bottleneck |= phase.bottleneck;
 }
 

@@ -232,7 +232,8 @@ impl Slo {
     }
 }
 
-/// Returns the bound of an objective in the figure's unit, and whether it is a share.
+/// Returns the bound of an objective, and whether the bound is a share of the figure's total. If it is not, it is in
+/// the figure's unit.
 fn bound(figure: &Figure, text: &str) -> Option<(f64, bool)> {
     let end = text
         .find(|c: char| !matches!(c, '0'..='9' | '.' | '_'))
@@ -340,7 +341,7 @@ mod tests {
             ("errors.refused", "\"<= 2\"", true),
             ("errors.reset", "0", true),
             ("messages.sent", "\">= 1_000\"", true),
-            // These figures are not measured, so their promises are broken.
+            // These figures are not measured, so the objectives are missed.
             ("ledger.lost", "0", false),
             ("handshake.p99", "\"<= 1h\"", false),
             ("server.bytes_per_connection", "\"<= 1GiB\"", false),

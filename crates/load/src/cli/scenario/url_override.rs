@@ -115,8 +115,8 @@ fn moved(url: &str, places: &[UrlBase]) -> Result<String, String> {
 }
 
 impl UrlBase {
-    /// Redirects a URL to this base; `None` if their kinds differ, since a `tcp://` URL can't be
-    /// replaced by another scheme, nor vice versa.
+    /// Redirects a URL to this base. Returns `None` if only one of them has the scheme `tcp://`,
+    /// which can't replace another scheme or be replaced by one.
     fn of(&self, url: &str) -> Option<String> {
         let (scheme, rest) = url.split_once("://")?;
         let path = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);

@@ -20,7 +20,8 @@ pub(super) struct MessagePosition<'a> {
 }
 
 impl<'a> MessagePosition<'a> {
-    /// Parses a server message; `None` if `data` is not JSON with these fields.
+    /// Parses a server message; `None` if `data` is not JSON with the fields of a
+    /// [`MessagePosition`].
     pub(super) fn find(data: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(data).ok()
     }

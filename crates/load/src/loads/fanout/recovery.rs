@@ -30,7 +30,7 @@ enum SubscribeStatus {
     #[default]
     Nothing,
     Place,
-    /// Recovery was complete, or the server did not report its result.
+    /// All missed messages were recovered, or the server did not report the result of the recovery.
     Recovered,
     Gone,
 }
@@ -147,12 +147,12 @@ impl RecoveryState {
         }
     }
 
-    /// Records a publication to be acknowledged.
+    /// Records a publication whose acknowledgement is outstanding.
     pub(super) fn asked(&mut self, client_index: u32, entry: LoggedPublication) {
         self.publisher(client_index).asked.push_back(entry);
     }
 
-    /// Handles an answer to a publisher: its first unacknowledged publication was accepted or refused.
+    /// Handles an answer to a publisher: the publisher's first unacknowledged publication was accepted or refused.
     pub(super) fn answered(
         &mut self,
         client_index: u32,

@@ -62,7 +62,7 @@ pub(super) fn read(line: &[u8], protocol: ServerProtocol) -> ProtocolLine {
     }
 }
 
-/// Returns whether a frame certainly contains one message.
+/// Returns whether a frame certainly contains exactly one message.
 #[inline]
 pub(super) fn is_one(data: &[u8]) -> bool {
     memchr::memchr(b'\n', data).is_none()

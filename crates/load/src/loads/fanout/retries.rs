@@ -7,11 +7,11 @@ use crate::clock::MILLISECOND;
 use crate::engine::LoadIo;
 
 /// The first delay before a lost or failed connection is reopened; it doubles with each failure up
-/// to the maximum. Half of the delay is random, so that reconnects are spread over time.
+/// to [`BACKOFF_NS_MAX`]. Half of the delay is random, so that reconnects are spread over time.
 const BACKOFF_NS: u64 = 100 * MILLISECOND;
 const BACKOFF_NS_MAX: u64 = 1_600 * MILLISECOND;
 
-/// The waiting clients of a thread.
+/// The clients of a thread that wait to be reopened.
 pub(super) struct RetryQueue {
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
     /// Number of attempts since the client was last open, by client.

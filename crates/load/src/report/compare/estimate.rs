@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Groups up to this size get exact intervals. Larger groups use the normal approximation, which is
-/// then equally good.
+/// Groups of up to this many runs get exact intervals. Larger groups use the normal approximation,
+/// which is as good for such groups.
 const EXACT_RUNS_MAX: usize = 40;
 /// Permitted error probability of an interval, for both sides together.
 const RISK: f64 = 0.05;
@@ -20,7 +20,7 @@ pub struct Estimate {
     pub low: f64,
     /// Upper end of the ratio's interval.
     pub high: f64,
-    /// Probability that such an interval contains the true ratio, from 0 to 1: at least 0.95 with enough runs.
+    /// Probability, from 0 to 1, that the interval contains the true ratio: at least 0.95 with enough runs.
     pub confidence: f64,
     /// The method that was used.
     pub method: EstimateMethod,
@@ -33,7 +33,7 @@ pub enum EstimateMethod {
     /// The runs alternated. The ratio is the median of the ratios of pairs; the interval is from
     /// the binomial distribution.
     Paired,
-    /// The ratio is the median of the ratios of every run to every run; the interval is from the
+    /// The ratio is the median over all pairs of runs, one from each group; the interval is from the
     /// distribution of the Mann–Whitney statistic. Assumes that both groups have equal variance.
     Unpaired,
     /// Each group has one run. The interval is from parts of the runs, so it does not include the
@@ -81,7 +81,7 @@ pub(super) fn paired(ratios: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// Computes an estimate from all ratios between two groups; `None` if one is empty or a value is not above 0.
+/// Computes an estimate from all ratios between two groups; `None` if a group is empty or a value is not above 0.
 pub(super) fn unpaired(first: &[f64], other: &[f64]) -> Option<Estimate> {
     if first.is_empty()
         || other.is_empty()

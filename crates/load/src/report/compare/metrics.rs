@@ -8,8 +8,8 @@ use super::estimate::median;
 /// Number of parts into which a single run is divided. Neighbouring seconds are correlated, so parts are long; eight
 /// suffice for a 95 % interval.
 const BATCHES: usize = 8;
-/// The highest 95th percentile, in microseconds, at which the clients of a shootout step still
-/// count.
+/// A step of a shootout counts only if its 95th percentile of latency, in microseconds, is at most
+/// this.
 const SHOOTOUT_P95_US: f64 = 500_000.0;
 
 /// The unit of a figure.

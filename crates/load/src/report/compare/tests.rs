@@ -1,4 +1,4 @@
-//! Comparisons of runs with a known true ratio.
+//! Tests comparisons of runs whose true ratio is known.
 
 use super::super::fixture::full;
 use super::super::text::Style;

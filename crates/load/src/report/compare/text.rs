@@ -1,12 +1,12 @@
-//! Formats comparisons for the terminal: one table for each group, compared with the first group.
+//! Formats comparisons for the terminal. Each group after the first has a table that compares it with the first group.
 
 use super::super::text::{Style, TextPage, Tone};
 use super::super::units::{ABSENT, bytes, clean, count, many, rate, three_digits, time};
 use super::{Comparison, ComparisonRow, Estimate, EstimateMethod, GroupValue, Unit, Verdict};
 
-/// Width of the columns with the names and values of the two groups.
+/// Width in characters of the two columns that show the names and values of the compared groups.
 const VALUE_COLUMNS: usize = 11;
-/// Width of the column with the titles of figures.
+/// Width in characters of the column with the titles of figures.
 const TITLE_COLUMNS: usize = 16;
 
 /// Returns the comparison, ending with a new line.

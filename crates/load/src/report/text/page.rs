@@ -1,7 +1,7 @@
 //! Lines for a terminal: a column of labels, wrapped text beside it, optional colours.
 //!
-//! This module does not know the content of reports. Colours are added after text has been measured
-//! and wrapped, so that escape sequences do not count as width.
+//! Colours are added after text has been measured and wrapped, so that escape sequences do not count
+//! as width.
 
 /// The style of a text for the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

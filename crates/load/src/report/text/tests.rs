@@ -1,5 +1,5 @@
-//! Tests that reports can be understood without further knowledge, and that certain texts do not
-//! appear.
+//! Tests that reports are understandable on their own, and that certain texts do not appear in
+//! them.
 
 use super::super::fixture::full;
 use super::super::model::*;

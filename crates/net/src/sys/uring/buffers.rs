@@ -274,7 +274,8 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: the list begins at this address and is initialised.
         let tail = unsafe { BufRingEntry::tail(entries.as_ptr()) };
-        // SAFETY: the tail lives as long as the list, and is accessed only as an atomic after the registration.
+        // SAFETY: the tail lives as long as the list. Once the list is registered, the tail is accessed
+        // only as an atomic.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
         tail.store(self.tail, Ordering::Release);
     }

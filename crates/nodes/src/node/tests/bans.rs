@@ -1,4 +1,5 @@
-//! Bans that a node has set while it was cut off, or whose storage is unknown.
+//! Tests bans that a node set while it was cut off, and bans of which it is unknown whether they
+//! were stored.
 
 use super::*;
 
@@ -65,7 +66,7 @@ fn a_ban_of_a_node_that_was_cut_off_for_long_reaches_the_others() {
     assert_eq!(cluster.commands(1), before + 1);
 }
 
-/// The connection is lost after the stream was read and before the stored bans were.
+/// The connection is lost after the stream was read, but before the stored bans were read.
 #[test]
 fn a_node_that_has_not_read_the_bans_reads_them_when_it_returns() {
     let mut cluster = Cluster::of(1);

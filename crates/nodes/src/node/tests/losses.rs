@@ -1,4 +1,4 @@
-//! Tests with a store that loses entries of the control stream, and with them bans.
+//! Tests with a store that loses entries of the control stream, so that bans are lost.
 
 use super::bans::users;
 use super::*;
@@ -205,7 +205,7 @@ fn a_feed_that_is_ahead_of_a_read_is_no_loss() {
     cluster.post(0, answer.expect("it reads"));
     cluster.run();
     assert_eq!((cluster.commands(0), cluster.nodes[0].others.len()), (2, 0));
-    // The next entry of the feed still follows the last known one, so it is no gap.
+    // The next entry of the feed follows the last entry that the node knows, so there is no gap.
     cluster.ask(1, disconnect(3));
     assert_eq!(cluster.commands(0), 3);
     assert_eq!(cluster.nodes[0].node.counts().gaps, 0);

@@ -2,11 +2,11 @@
 -- KEYS: generation, fence, then meta and stream of each channel
 -- ARGV: number of the connection, then for each channel: epoch to use if a new one begins, position ttl, epoch that the node
 --       has seen ('': none), offset and id of the last publication that it has seen, whether to verify these ('1'), epoch that
---       has ended ('': none), the current time plus both ttl (the mark), and by how much the mark may differ from the stored
---       one before the position ttl is set again
+--       has ended ('': none), mark (the current time plus the history ttl and the position ttl), slack (by how much the
+--       mark may differ from the stored mark before the position ttl is set again)
 local known = redis.call('MGET', KEYS[1], KEYS[2])
 local generation = known[1] or '0'
--- Ignores a delayed command: a later connection of the port has repeated these comparisons.
+-- A command with a lower connection number is late and is ignored: a newer connection has repeated the comparisons.
 if known[2] and tonumber(known[2]) > tonumber(ARGV[1]) then return {} end
 
 local function check(meta_key, stream_key, begun, ttl, seen_epoch, seen_offset, seen_id, verify, ended, mark, slack)

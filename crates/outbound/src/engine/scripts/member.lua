@@ -3,7 +3,7 @@
 -- ARGV: node (16 digits), client, user, data ('': it has left), channel, whether to look for the
 --       user ('1'), prefix of leases, number of the connection
 local fence = redis.call('GET', KEYS[4])
--- Ignores a delayed command: a later connection of the port has sent newer data.
+-- Ignores a delayed command of an earlier connection: a later connection has sent newer data.
 if fence and tonumber(fence) > tonumber(ARGV[8]) then return 0 end
 local field = ARGV[1] .. ARGV[2]
 local is_elsewhere = 0

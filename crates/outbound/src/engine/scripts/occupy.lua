@@ -6,7 +6,7 @@
 local fence = redis.call('GET', KEYS[4])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
--- Ignores a delayed command: a later connection of the port has repeated it.
+-- Ignores a delayed command of an earlier connection: a later connection has repeated the command.
 if fence and tonumber(fence) > tonumber(ARGV[5]) then return {0, now} end
 local known = redis.call('HGET', KEYS[1], ARGV[1])
 if ARGV[3] == '1' then

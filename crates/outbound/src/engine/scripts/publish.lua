@@ -7,7 +7,7 @@
 --       the lifetimes are set again (if both are missing: they are set each time)
 local known = redis.call('MGET', KEYS[3], KEYS[5])
 local generation = known[1] or '0'
--- Refuses a delayed command: a later connection of the port has repeated it.
+-- Refuses a delayed command of an earlier connection: a later connection has repeated the command.
 if known[2] and tonumber(known[2]) > tonumber(ARGV[13]) then return {'unknown'} end
 -- The last byte of the id is the number of the attempt; check.lua needs it to compare a channel
 -- with a restarted store. All attempts to store one publication share the other bytes.
@@ -40,7 +40,7 @@ if ARGV[11] ~= '' and not is_new then
       return {'done', epoch .. ':' .. string.match(entry[1], '^%d+'), -1, redis.call('GET', KEYS[6])}
     end
   end
-  -- Some publications after that offset are no longer stored, and one of them may have been the earlier attempt.
+  -- If some publications after offset `since` are no longer stored, an earlier attempt may have stored one of them.
   if top > since and (not list[1] or tonumber(string.match(list[1][1], '^%d+')) > since + 1) then
     return {'unknown'}
   end
@@ -55,7 +55,7 @@ end
 local offset = string.format('%.0f', top + 1)
 local is_lasting = not is_new and ARGV[14] and meta[6]
   and math.abs(tonumber(ARGV[14]) - tonumber(meta[6])) <= tonumber(ARGV[15])
--- NOMKSTREAM, because a stream that has expired would be created again without a lifetime.
+-- Without NOMKSTREAM, an expired stream would be created again without a lifetime.
 local is_added = is_lasting
   and redis.call('XADD', KEYS[2], 'NOMKSTREAM', 'MAXLEN', ARGV[4], offset .. '-0', 'd', ARGV[3])
 local fields = {'e', epoch, 's', offset, 'g', generation, 'i', id}

@@ -1,9 +1,9 @@
--- Compares the identity of the server with the identity that the cluster has recorded, and records it. From then on, delayed
--- commands of the port's earlier connections are refused.
--- KEYS: identity, generation, fence, number of stored publications, that number at the first verification of this server
--- ARGV: replication id, previous replication id, name of a new generation ('': failovers are trusted), number of the
---       connection, milliseconds for which the fence is stored, replication id of the port's last connection ('': none), number
---       of stored publications according to the last reply on that connection
+-- Compares the identity of the server with the identity that the cluster has recorded, and records the server's
+-- identity. From then on, delayed commands of the port's earlier connections are refused. KEYS: identity, generation,
+-- fence, number of stored publications, that number at the first verification of this server ARGV: replication id,
+-- previous replication id, name of a new generation ('': failovers are trusted), number of the connection, milliseconds
+-- for which the fence is stored, replication id of the port's last connection ('': none), number of stored publications
+-- according to the last reply on that connection
 local known = redis.call('GET', KEYS[1])
 local state = 'same'
 if known ~= ARGV[1] then

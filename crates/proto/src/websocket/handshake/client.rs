@@ -35,7 +35,8 @@ pub enum ResponseError {
     /// The response lacks a valid `Upgrade` or `Connection` header.
     #[error("the server did not upgrade to WebSocket")]
     NotUpgraded,
-    /// The response does not match the request's key: it is not from a WebSocket server, or from a cache.
+    /// The response does not match the request's key. It comes from a cache, or from a server
+    /// without WebSocket.
     #[error("Sec-WebSocket-Accept does not match")]
     Accept,
     /// The response selects a subprotocol that was not offered.

@@ -1,7 +1,7 @@
 //! The opening handshake (RFC 6455 section 4): an HTTP request that asks to upgrade, and its 101 response.
 //!
 //! The server's half works on a [`Head`](crate::http::Head) that `http` has parsed; the client's half writes its own
-//! request and reads the response. Neither knows routes, origins or which subprotocol to choose.
+//! request and reads the response. Callers choose routes and subprotocols, and check origins.
 
 mod client;
 mod server;

@@ -110,7 +110,7 @@ impl HttpAnswer {
 /// Limit of the size of a response's headers in bytes: names, values and separators.
 const HEADERS_BYTES_MAX: usize = 64 << 10;
 
-/// The bytes of the separators of one header: `: ` and CRLF.
+/// The number of bytes of the separators of one header: `: ` and CRLF.
 const SEPARATOR_BYTES: usize = 4;
 
 /// Returns the headers in a table; a value that is a list gives one header line for each element.
@@ -175,7 +175,7 @@ fn add(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
 /// The longest download name in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The error if the configuration has no folder.
+/// The error of `veche.file` if the application has no folder of files.
 const WITHOUT_FOLDER: &str = "veche.file: this app has no folder of files; set files = \"FOLDER\" in its [[app]] or \
                               [[route]]";
 

@@ -1,9 +1,9 @@
 //! `string.find`, `match`, `gmatch`, `gsub` and `rep` with bounded cost.
 //!
-//! LuaJIT's own functions match in C, where no hook interrupts them: one unlucky pattern would block the worker. `shim.lua`
-//! replaces them by functions that scripts can't distinguish, which call [`crate::pattern`] through the functions here. These
-//! return errors as text instead of raising them, because an error raised in Rust would reach the script as userdata and
-//! without its position. A search stops when the CPU time of its run is used up.
+//! LuaJIT's own functions match in C, where no hook interrupts them: one unlucky pattern would block the worker. So
+//! `shim.lua` replaces them. Scripts can't distinguish the replacements, which call [`crate::pattern`] through the functions
+//! of this module. The functions of this module return errors as text instead of raising them, because an error raised in
+//! Rust would reach the script as userdata without a position. A search stops when the CPU time of its run is used up.
 
 #[cfg(test)]
 mod tests;
@@ -26,8 +26,8 @@ type Answer = (Value, Variadic<Integer>);
 
 const NO_FAILURE: Value = Value::Boolean(false);
 
-/// Used instead of a position if there is none: for the end of a position capture, and for the
-/// start of the next match after the last one.
+/// Stands for a missing position: the end of a position capture, or the start of the next match
+/// after the last match.
 const NO_POSITION: Integer = -1;
 
 /// Maximum number of values returned at once, since they pass through the Lua stack. Fewer are
@@ -36,11 +36,11 @@ const BATCH_VALUES_MAX: usize = 256;
 
 /// Limits of one call.
 pub(crate) struct Limits {
-    /// The most steps of one call; for `gmatch`, and for `gsub` with callbacks, of each batch of
-    /// matches.
+    /// The maximum number of steps of one call. For `gmatch`, and for `gsub` with callbacks, it applies
+    /// to each batch of matches.
     pub(crate) steps_max: u64,
-    /// A call whose steps are known not to exceed this number uses LuaJIT's own functions. With 0
-    /// they are never used.
+    /// A call whose steps are known not to exceed this number uses LuaJIT's own functions. With 0,
+    /// LuaJIT's functions are never used.
     pub(crate) native_steps_max: u64,
     /// The longest result of `gsub` and `rep`.
     pub(crate) string_bytes_max: usize,

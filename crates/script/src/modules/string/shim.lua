@@ -141,8 +141,8 @@ local function match(...)
   return match_counted(...)
 end
 
--- The fields of the results of `collect`: a failure that occurs after the matches, or false; the position at which the next
--- match may begin, or -1; the number of positions per match; and the positions of the matches.
+-- The purposes of `collect`, and the fields of its results: a failure that occurs after the matches, or false; the position at
+-- which the next match may begin, or -1; the number of positions per match; and the positions of the matches.
 local COLLECT_ALL, COLLECT_REPLACED, COLLECT_LOOKED_UP = 0, 1, 2
 local FAILURE, POSITION, WIDTH, HEAD = 1, 2, 3, 3
 

@@ -1,4 +1,5 @@
-//! `veche.websocket`: validates outgoing connections; the rest is in `lua/websocket.lua`.
+//! `veche.websocket`: validates outgoing connections. `lua/websocket.lua` implements everything
+//! else.
 
 mod options;
 mod url;

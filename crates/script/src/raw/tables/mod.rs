@@ -528,7 +528,8 @@ unsafe extern "C-unwind" fn watch(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `next(table, changes, waits)` → the next change as JSON; if there is none, false and, if it waits, the wait's token.
+/// `next(table, changes, waits)` → the next change as JSON; if there is none, false, and the token of a wait if `waits`
+/// is true.
 unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
     // SAFETY: `functions` created this closure, as `method` requires; `boxed` checks the type of the second argument.
     unsafe {

@@ -1,4 +1,4 @@
-//! Scans: a slice of rows at a time, written value by value into a list from which `lua/table.lua` makes rows.
+//! Scans of tables. Each step writes the values of a slice of rows into a list, from which `lua/table.lua` makes rows.
 
 use std::ffi::{CStr, c_int};
 
@@ -21,7 +21,7 @@ const SUMS: &CStr = c"veche.sums";
 /// A scan and the requested columns.
 struct ScanRequest {
     scan: Scan,
-    /// The numbers of the columns.
+    /// The numbers of the requested columns.
     columns: Box<[u8]>,
 }
 
@@ -62,10 +62,11 @@ impl Call {
         }
     }
 
-    /// Parses the options table at a stack index, which is argument `number` of the script's call.
+    /// Parses the options table at a stack index. For error texts, `number` is the table's position among the
+    /// arguments of the script's call.
     ///
     /// # Safety
-    /// There is a table at that index, and it is not changed meanwhile.
+    /// There is a table at that index, and it does not change as long as `options` is in use.
     unsafe fn scan_options<'a>(
         &self,
         index: c_int,

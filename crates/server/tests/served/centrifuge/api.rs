@@ -1,4 +1,5 @@
-//! The API as client libraries of Centrifugo's API call it, and the form in which clients receive its data.
+//! The API as client libraries of Centrifugo's API call it, and the form in which clients receive the
+//! published data.
 
 use serde_json::{Value, json};
 
@@ -120,7 +121,7 @@ fn commands_of_the_old_form_are_answered_a_line_each() {
         let answer = post(&server, "/api", key, body);
         assert_eq!(answer.json()["error"]["code"], 107, "{body}: {answer:?}");
     }
-    // Commands of a batch may have ids too.
+    // A command of a batch may have an id, which its reply repeats.
     let commands = json!({ "commands": [
         { "id": "one", "publish": { "channel": "chat:1", "data": 1 } },
         { "presence": { "channel": "open:1" }, "id": 2 },

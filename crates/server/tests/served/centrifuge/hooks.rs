@@ -1,4 +1,5 @@
-//! `[hooks]` on the real server: a back end that decides on commands like a Centrifugo proxy, is slow, and fails.
+//! Tests `[hooks]` on the real server with a back end that decides on commands like a Centrifugo proxy, is slow, or
+//! fails.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -373,7 +374,7 @@ fn held() -> (Asked, SyncSender<()>) {
     let wait = Arc::new(Mutex::new(wait));
     let back_end = Asked::new(move |request| {
         if asked(request).1["method"] == "wait" {
-            // The wait also ends when the test ends and drops the sender.
+            // If the test ends and drops the sender, the wait ends with an error.
             let _ = wait.lock().recv();
         }
         decide(request)
@@ -391,11 +392,11 @@ fn one_that_takes_its_time_holds_up_one_client_and_his_order_is_kept() {
         ann.socket.say(&format!("{}\n{ping}", rpc(2, "wait")));
         ann.say(&rpc(4, "m"));
         until("it to be asked", || waiting(&server) == 1.0);
-        // Other clients are served, including those whose commands need the hook's decision.
+        // While a command of one client waits, commands of other clients are executed, even if they need a hook.
         assert_eq!(bob.ask(rpc(2, "m"))["rpc"]["data"]["user"], "bob");
         let asks: Vec<Client> = (0..8).map(|_| connect(&server, "dan")).collect();
         drop(asks);
-        // Two requests wait for the hook, which is the limit: the next one is rejected at once.
+        // `waiting` limits requests that wait for the hook to two, so the third one is rejected at once.
         bob.say(&rpc(3, "wait"));
         until("both to wait", || waiting(&server) == 2.0);
         let mut dan = connect(&server, "dan");
@@ -548,7 +549,7 @@ fn one_that_fails_is_left_alone_and_tried_again() {
         };
         assert_eq!(paused(), 1.0);
         back_end.set_answer(decide);
-        // Immediately rejected commands keep their order too, however many arrive together.
+        // The replies to immediately rejected commands keep the order of the commands.
         let commands: Vec<String> = (10..60).map(|id| rpc(id, "m").to_string()).collect();
         ann.socket.say(&commands.join("\n"));
         for id in 10..60 {

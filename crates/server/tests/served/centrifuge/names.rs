@@ -183,7 +183,8 @@ fn route_patterns_do_not_grant_private_channels() {
             assert_eq!(opens(&target).is_some(), is_let_in, "{target}");
         }
 
-        // ann receives what eve, who is subscribed to the whole namespace, does not.
+        // ann receives the publications of her two channels. eve's subscription to the whole namespace does not cover
+        // these channels.
         let channels = "channel=dialog:7%23ann,bob&channel=/users/ann/orders";
         let mut ann = Socket::open(server.public, &format!("/push?user=ann&{channels}"));
         let mut eve = Socket::open(server.public, "/push?user=eve&channel=dialog:*");
@@ -219,7 +220,7 @@ fn identified_clients_have_exactly_the_namespace_permissions() {
             ("quiet:7#ann,bob", "eve", false, false),
             ("dialog:7#ann,bob", "ann", true, true),
             ("dialog:7#ann,bob", "eve", false, false),
-            // This channel belongs to the namespace \"\", which is not configured.
+            // This channel belongs to the namespace "", which is not configured.
             ("x#ann,bob", "ann", false, false),
         ] {
             let (mut client, _) = Client::connect(&server, user);

@@ -219,7 +219,7 @@ fn commands_without_a_handler_go_on_as_without_an_application() {
             ..Options::default()
         };
         let server = Server::with(setup, &options);
-        // The first round meets a process that has not started yet, the second one a running process.
+        // In the first round the process has not started yet, in the second round it is running.
         for round in 0..2 {
             let socket = Socket::open(server.public, "/c?user=ann");
             let lines = VecDeque::new();

@@ -1,4 +1,5 @@
-//! `app.centrifuge` on the real server: a script that decides on commands, waits, fails, and is replaced meanwhile.
+//! `app.centrifuge` on the real server: scripts decide on commands at once or later, fail, and are replaced before they
+//! have decided.
 
 use serde_json::{Value, json};
 use veche_proto::websocket::{MessageKind, encode_message};
@@ -323,7 +324,7 @@ fn newer_code_decides_for_clients_that_are_there() {
         until("the new code", || {
             bob.ask(rpc(2, "who"))["rpc"]["data"] == "new"
         });
-        // Suspended handlers end in the code they started in.
+        // After the reload, the suspended handler continues in the old code.
         go(&server, 1);
         assert_eq!(ann.next()["rpc"]["data"], "waited");
         assert_eq!(ann.ask(rpc(3, "who"))["rpc"]["data"], "new");

@@ -32,8 +32,8 @@ const ROUTES: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\napp = 
     [[app]]\nname = \"decides\"\nscript = \"app.lua\"\ncpu_budget = \"5s\"\n\
     [history]\npath = \"history\"\n";
 
-/// A decision waits for the publications of its own handler, which slows down the client that causes them. It does not
-/// wait for earlier publications of other clients.
+/// A decision waits for the publications of its own handler, so that the client that causes them is slowed down. It
+/// does not wait for earlier publications of other clients.
 #[test]
 fn decisions_wait_for_no_publication_of_another_client() {
     let options = Options {

@@ -110,7 +110,8 @@ fn each_event_comes_once_whatever_node_its_connections_are_on() {
     world.expect(known, &["joined hall:1 ann"]);
     drop(here);
     world.expect(known, &["left hall:1 ann"]);
-    // Ann moves to the other node within the leave delay, during which the room stays occupied as well.
+    // Ann joins a room and then moves to the other node within the leave delay. The room counts as occupied during
+    // that delay.
     drop(there);
     let there = world.hear(1, "ann", "room:1");
     world.expect(

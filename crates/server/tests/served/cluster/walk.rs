@@ -1,4 +1,5 @@
-//! All calls of back ends and applications on one node for a user whose connection is on another node.
+//! Tests all API calls on one node for a user whose connection is on another node. Back ends and
+//! applications make the calls.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use super::{ROUTES, knows, setup};
 use crate::support::backing::Backing;
 use crate::support::{Http, Options, Seen, Server, Socket, call, until};
 
-/// Makes the application execute a call of the API.
+/// An application that makes the API call in the body of each request.
 const APP: &str = r#"
 local veche = require "veche"
 local app = {}
@@ -136,7 +137,7 @@ fn walk(api: impl Fn(&str, Value) -> Value, there: &Server, user: &str) {
     api("refresh", expiry);
     api("unsubscribe", one);
     client.expect_message("\"unsubscribe\"");
-    // The user stays a member for the delay of the namespace.
+    // The user stays a member for the leave delay of the namespace.
     let channels = api("channels", json!({ "pattern": "of-*" }));
     assert!(channels["channels"][&*channel].is_null(), "{channels}");
 

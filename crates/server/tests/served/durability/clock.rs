@@ -1,4 +1,4 @@
-//! Startup with a wrong clock, as before NTP has set it: bans, revoked tokens and history are
+//! Tests a start with a wrong clock, as before NTP has set it: bans, revoked tokens and history are
 //! intact once the clock is right.
 
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! A disk with power cuts, full or failing, and a wrong clock: `disk.c`, preloaded into the server.
+//! Simulates power cuts, a full disk, a failing disk and a wrong clock: `disk.c` is preloaded into
+//! the server.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

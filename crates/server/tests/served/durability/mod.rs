@@ -1,5 +1,5 @@
-//! Power cuts, failing disks and wrong clocks under the whole server: acknowledged data survives, or clients learn that
-//! something is missing.
+//! Tests the whole server with power cuts, failing disks and wrong clocks: acknowledged data survives, or clients learn
+//! that something is missing.
 //!
 //! `VECHE_DURABILITY_ROUNDS` sets the number of power cuts, 2 by default. A run prints its seed, and
 //! `VECHE_DURABILITY_SEED` reproduces it.

@@ -92,7 +92,7 @@ fn run_until_halt(
         }
         let is_known = on.has("blocks/list", &user);
         thread::sleep(pause);
-        // The publishers end only when the machine is halted, so nothing may panic before.
+        // The publishers end only when the machine is halted, so nothing may panic before the halt.
         on.halt();
         assert!(is_known, "the disk does not know {user}");
         let answered = { publishers.into_iter() }

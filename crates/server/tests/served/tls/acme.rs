@@ -167,7 +167,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     assert!(!log.contains("PRIVATE KEY") && !log.contains(key));
 }
 
-/// A failed validation, and a refusal: the old certificate stays, and the authority is not asked repeatedly.
+/// After a failed validation or a refusal, the old certificate stays in use and the authority is not asked repeatedly.
 #[test]
 fn an_authority_that_refuses_is_left_alone() {
     let Some(mut pebble) = Pebble::new("acme-refused") else {

@@ -40,7 +40,7 @@ fn a_certificate_identifies_the_client() {
                 let mut client = Client::open(fixture.server.public, "localhost", trust)?;
                 client.upgrade(target).map(|()| client)
             };
-            // The second time, the client resumes with a ticket, which contains its certificate too.
+            // The second time, the client resumes with a ticket, which contains the client's certificate too.
             let ada = with(Some(&ada));
             for target in ["/own", "/own", "/mail"] {
                 let mut client = open(&ada, target).expect("it opens");

@@ -167,7 +167,7 @@ fn a_client_gets_the_certificate_for_the_name_that_it_asks_for() {
         ("any.site.example", "b.pem"),
         ("deep.c.example", "c.pem"),
         ("any.c.example", "c.pem"),
-        // An address is not a server name: the first certificate is used.
+        // A client sends no server name for an IP address, so the first certificate is used.
         ("127.0.0.1", "a.pem"),
     ] {
         assert!(
@@ -175,7 +175,7 @@ fn a_client_gets_the_certificate_for_the_name_that_it_asks_for() {
             "{name} got another's"
         );
     }
-    // The first certificate is used for unknown names, and the client rejects it.
+    // For an unknown name, the server presents the first certificate, which the client rejects.
     let error = shown("elsewhere.test").expect_err("not for it");
     assert!(error.to_string().contains("not valid for name"), "{error}");
     let metrics = Metrics::scrape(server.internal);

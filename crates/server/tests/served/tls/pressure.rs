@@ -1,4 +1,4 @@
-//! TLS sessions that end for reasons outside of TLS.
+//! Tests TLS sessions that end for reasons outside of TLS.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -26,7 +26,8 @@ fn a_drain_ends_them_in_good_order() {
     });
 }
 
-/// Encrypted output counts against the outbox limit, and only the client itself is closed.
+/// Encrypted output counts against the outbox limit. Only the client that exceeds the limit is
+/// closed.
 #[test]
 fn a_client_that_does_not_read_is_closed_alone() {
     on_all(|setup| {

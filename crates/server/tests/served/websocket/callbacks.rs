@@ -133,7 +133,8 @@ fn reconnecting_until_it_is_closed() {
         );
         let times: Vec<Duration> = came.try_iter().collect();
         assert_eq!(times.len(), 5, "{times:?}");
-        // The delays are 0.1 s, 0.2 s, 0.4 s and 0.4 s, each shortened at random by at most half.
+        // The delays before reconnects are 0.1 s, 0.2 s, 0.4 s and 0.4 s, each shortened at random by at most
+        // half.
         for (pair, least) in times.windows(2).zip([50, 100, 200, 200]) {
             let between = pair[1] - pair[0];
             assert!(between >= Duration::from_millis(least), "{times:?}");

@@ -1,4 +1,4 @@
-//! Connections that our side ends: a stop, newer code, a cancelled coroutine.
+//! Outgoing connections that the server ends: when it stops, when code is replaced, and when a coroutine is cancelled.
 
 use std::sync::mpsc::sync_channel;
 use std::thread;

@@ -135,7 +135,7 @@ fn many_at_once() {
             ),
         );
         assert_eq!(results, "4000");
-        // The other server's ends of the connections are closed as well.
+        // No connection stays open on the dialed server.
         server.await_connections(0);
     });
 }
@@ -329,7 +329,7 @@ fn a_server_that_asks_for_patience_and_messages_in_pieces() {
         let server = start(setup);
         let address = serve(|_, socket| {
             let mut peer = Peer::meet(socket).expect("a request");
-            // The peer sends the 101 byte by byte, followed by the beginning of a message.
+            // The peer sends the 101 response byte by byte, followed by the beginning of a message.
             let head = peer.head.clone();
             let mut out = Vec::new();
             let head = veche_proto::http::parse_head(head.as_bytes(), &Default::default());

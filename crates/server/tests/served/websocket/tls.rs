@@ -1,4 +1,4 @@
-//! wss with trusted and untrusted certificates.
+//! Tests `wss` connections of scripts with trusted and untrusted certificates.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -86,7 +86,7 @@ fn a_certificate_that_is_not_believed() {
                 "{options}: {results}"
             );
         }
-        // A connection without TLS to the TLS server fails too.
+        // A connection without TLS to the TLS server fails.
         let results = run(&server, &format!("websocket.connect('ws://{address}/')"));
         assert!(results.starts_with("error: "), "{results}");
     });
@@ -120,7 +120,7 @@ fn a_worker_goes_on_while_certificates_are_read() {
         );
         thread::scope(|scope| {
             let results = scope.spawn(|| run(&server, &script));
-            // This returns once the file has been opened for reading, so the read is in progress.
+            // `open` returns once the server has opened the pipe, so the server's read is in progress.
             let mut reads = File::options().write(true).open(&pipe).expect("a reader");
             for _ in 0..3 {
                 assert_eq!(run(&server, "veche.sleep(0.03) return 'here'"), "here");

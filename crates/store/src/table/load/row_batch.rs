@@ -5,7 +5,7 @@ use super::super::job::FilePosition;
 
 /// Maximum number of rows in a batch.
 const ROWS_MAX: usize = 1000;
-/// The total size of strings in bytes from which a batch is full.
+/// A batch is full once its strings have at least this total size in bytes.
 const TEXTS_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]

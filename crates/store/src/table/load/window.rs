@@ -1,4 +1,4 @@
-//! A sliding window over a file, whose content is contiguous in memory.
+//! A sliding window over a file. The content of the window is contiguous in memory.
 
 use std::io::Read;
 
