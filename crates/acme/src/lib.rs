@@ -414,10 +414,10 @@ impl ActiveOrder {
         let _ = match Certificate::read(&self.file, &self.file) {
             Ok(old) if old.valid_until_s() > now_s => write!(
                 words,
-                "the old one stays in use and is valid for {} more hours",
+                "the old certificate stays in use and expires in {} h",
                 (old.valid_until_s() - now_s) / 3600
             ),
-            Ok(_) => write!(words, "the old one has expired"),
+            Ok(_) => write!(words, "the old certificate has expired"),
             Err(_) => write!(words, "there is no certificate to present"),
         };
         warn!(target: TARGET, directory = masked(&self.directory),

@@ -143,14 +143,22 @@ impl CertificateInfo {
     /// the next order due at once.
     pub(super) fn check_issued(&self, names: &[String], now_s: i64) -> Result<(), String> {
         let why = match () {
-            () if !self.is_for(names) => format!("it is for {:?}", self.names),
+            () if !self.is_for(names) => format!("the certificate is for {:?}", self.names),
             () if now_s < self.valid_from_s => {
-                format!("it is valid from {} on, in Unix time", self.valid_from_s)
+                format!(
+                    "the certificate is valid from {} on, in Unix time",
+                    self.valid_from_s
+                )
             }
             () if now_s > self.valid_until_s => {
-                format!("it was valid until {}, in Unix time", self.valid_until_s)
+                format!(
+                    "the certificate was valid until {}, in Unix time",
+                    self.valid_until_s
+                )
             }
-            () if now_s >= self.renew_s(1.0) => "it would have to be renewed at once".to_owned(),
+            () if now_s >= self.renew_s(1.0) => {
+                "the certificate would have to be renewed at once".to_owned()
+            }
             () => return Ok(()),
         };
         Err(format!(

@@ -159,7 +159,7 @@ impl AppHosts {
     pub(super) fn retire(&mut self, id: AppId, shared: &mut Context) {
         let Some(app) = self.app(id) else { return };
         for tasks in app.runtime.retire(shared.now) {
-            warn!(target: LOG, app = app.bundle.name(), tasks, "ended coroutines of older code");
+            warn!(target: LOG, app = app.bundle.name(), tasks, "ended coroutines that still ran the code from before a reload");
         }
     }
 

@@ -211,7 +211,9 @@ impl ArchiveDatabase {
         }
         Err(Error::Damaged {
             path,
-            reason: format!("its header or its schema has been changed (format {format})"),
+            reason: format!(
+                "the header or the schema of the file has been changed (format {format})"
+            ),
         })
     }
 

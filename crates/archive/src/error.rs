@@ -57,7 +57,7 @@ pub enum Error {
         source: rusqlite::Error,
     },
     /// The archive was closed before everything could be written. None of the lost batches were reported as durable.
-    #[error("{batches} batches could not be written: {reason}")]
+    #[error("batches of history that could not be written: {batches}; the last error: {reason}")]
     Unwritten {
         /// The number of lost batches.
         batches: u64,

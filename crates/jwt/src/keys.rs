@@ -62,7 +62,7 @@ pub enum KeyError {
     #[error("the JSON Web Key Set has no usable key for RS, ES or EdDSA algorithms")]
     NothingUsable,
     /// More than [`KEYS_MAX`] keys.
-    #[error("more than {KEYS_MAX} keys")]
+    #[error("there are more than {KEYS_MAX} keys")]
     TooMany,
 }
 

@@ -102,7 +102,9 @@ pub(crate) fn handle_frame(
         (FrameKind::Answer, true) => {
             let id = envelope.id.unwrap_or_default();
             let Some((in_hand, took)) = process.answered(id, now) else {
-                return Err(format!("it answered event {id}, which was not sent to it"));
+                return Err(format!(
+                    "the process answered event {id}, which was not sent to it"
+                ));
             };
             if in_hand.job.is_some() {
                 pool.figures.add_answer(took);
@@ -133,7 +135,7 @@ pub(crate) fn handle_frame(
                     }
                 }
                 None if id.is_some() && !is_call => {
-                    return Err("it names an event that was not sent to it".to_owned());
+                    return Err("the process named an event that was not sent to it".to_owned());
                 }
                 None => {
                     if let Some(outlet) = shared.first_user() {
@@ -172,7 +174,7 @@ fn hello(
 ) -> Result<(), String> {
     let read = FromWorker::read(frame, |_| None).map_err(|error| error.message)?;
     let FromWorker::Hello(hello) = read else {
-        return Err("its first frame is not hello".to_owned());
+        return Err("the first frame of the process is not hello".to_owned());
     };
     let own = RawValue::from_string(options.options.clone()).ok();
     let offer = AppDescription {

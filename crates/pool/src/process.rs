@@ -278,7 +278,7 @@ impl PoolProcess {
             Ok(0) => {
                 let is_within = self.decoder.is_within_frame();
                 let why = if is_within {
-                    "its output ended within a frame"
+                    "the output of the process ended within a frame"
                 } else {
                     ""
                 };
@@ -304,7 +304,9 @@ impl PoolProcess {
                     }
                 }
                 Err(error) => {
-                    break Err(format!("its output is not the runtime protocol: {error}"));
+                    break Err(format!(
+                        "the output of the process does not follow the runtime protocol: {error}"
+                    ));
                 }
             }
         };

@@ -118,7 +118,7 @@ impl PerEvent {
     fn settle(&mut self, id: u64, in_hand: InHand, outcome: CallOutcome) {
         match outcome {
             Ok(CallReply::Fastcgi(reply)) => self.answered(id, &in_hand, reply),
-            Ok(_) => self.fail(&in_hand, "an answer to another event"),
+            Ok(_) => self.fail(&in_hand, "the FastCGI call got a reply of another kind"),
             Err(fault) if fault.kind == CallErrorKind::PoolFull => self.busy(id, in_hand, &fault),
             Err(fault) => self.fail(&in_hand, &fault.words),
         }

@@ -266,8 +266,7 @@ fn no_server_answers() {
     assert_eq!((code, err), (3, expected));
     folder.write("[[listen]]\naddress = \"127.0.0.1:8080\"\n");
     let (code, _, err) = folder.run(&["push", "--user", "a", "hello"]);
-    let expected =
-        "veche.toml: has no push listener; add [[listen]] with role = \"push\", or use --address\n";
+    let expected = "veche.toml: there is no push listener; add [[listen]] with role = \"push\", or use --address\n";
     assert_eq!((code, err.as_str()), (1, expected));
 }
 

@@ -100,12 +100,12 @@ impl Spawner {
         signal_hook::low_level::pipe::register(SIGCHLD, write).map_err(named)?;
         let _ = poll(&mut [PollFd::new(&main, PollFlags::IN)], None);
         let first = main.receive().map_err(named)?;
-        let (message, mut with) = first.ok_or("its parent is gone")?;
-        let memory = with.pop().ok_or("a message without its descriptor")?;
+        let (message, mut with) = first.ok_or("the parent process is gone")?;
+        let memory = with.pop().ok_or("the first message has no descriptor")?;
         let programs = match message {
             ToSpawner::Setup => programs(&from_memory(memory).map_err(named)?)?,
             ToSpawner::Programs => from_memory(memory).map_err(named)?,
-            _ => return Err("its first message is not the setup".to_owned()),
+            _ => return Err("the first message is not the setup".to_owned()),
         };
         // Without worker programs the spawner is not needed, so it closes its main socket and ends.
         let main = Some(main).filter(|_| !programs.is_empty());

@@ -92,7 +92,9 @@ impl Supervisor {
         }
         if let Some(kind) = self.under_way() {
             let under_way = kind.under_way();
-            return Err(format!("{under_way}, and uses the current config"));
+            return Err(format!(
+                "{under_way} and uses the current config: reload when it has ended"
+            ));
         }
         let read = LoadedConfig::read(&self.file).map_err(|report| report.to_string())?;
         let changed = self

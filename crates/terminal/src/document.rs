@@ -42,7 +42,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
         .take(FILE_BYTES_MAX + 1)
         .read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other("longer than 1 MiB"));
+        return Err(io::Error::other("the file is longer than 1 MiB"));
     }
     Ok(text)
 }

@@ -139,7 +139,7 @@ fn read_whole(path: &Path, opened: io::Result<File>) -> Result<Vec<u8>, Error> {
         .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
         .map_err(|error| Error::file(path, plain(&error)))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(Error::file(path, "longer than 1 MiB"));
+        return Err(Error::file(path, "the file is longer than 1 MiB"));
     }
     Ok(bytes)
 }
@@ -161,9 +161,11 @@ pub(crate) fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Strin
     if chain.is_empty() {
         let has_key = PrivateKeyDer::from_pem_slice(pem).is_ok();
         return Err(match has_key {
-            true => "it contains a key, but no certificate".to_owned(),
-            false => "it contains no certificate; a PEM file has \"-----BEGIN CERTIFICATE-----\""
-                .to_owned(),
+            true => "the file contains a key, but no certificate".to_owned(),
+            false => {
+                "the file contains no certificate; a PEM file has \"-----BEGIN CERTIFICATE-----\""
+                    .to_owned()
+            }
         });
     }
     Ok(chain)
@@ -175,10 +177,10 @@ fn key_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
             "the key is encrypted with a passphrase, which is not supported; decrypt it with openssl pkey".to_owned()
         }
         pem::Error::NoItemsFound if has(pem, b"BEGIN CERTIFICATE") => {
-            "it contains a certificate, but no key".to_owned()
+            "the file contains a certificate, but no key".to_owned()
         }
         pem::Error::NoItemsFound => {
-            "it contains no key; a PEM file has \"-----BEGIN PRIVATE KEY-----\"".to_owned()
+            "the file contains no key; a PEM file has \"-----BEGIN PRIVATE KEY-----\"".to_owned()
         }
         error => format!("it is not a PEM file: {error}"),
     })

@@ -44,19 +44,19 @@ impl RedisCommand {
             | b"SUNSUBSCRIBE" => Refused("use redis:subscribe or redis:psubscribe"),
             b"MULTI" | b"EXEC" | b"DISCARD" => Refused("use redis:transaction"),
             b"WATCH" | b"UNWATCH" => Refused(
-                "commands of all coroutines share the connection; use a Redis script (EVAL) for atomicity",
+                "not possible on a connection that all coroutines share; use a Redis script (EVAL) for atomicity",
             ),
-            b"SELECT" => Refused("the database is an option of redis.connect"),
-            b"AUTH" | b"HELLO" => Refused("user and password are options of redis.connect"),
+            b"SELECT" => Refused("choose the database by an option of redis.connect"),
+            b"AUTH" | b"HELLO" => Refused("give user and password as options of redis.connect"),
             b"MONITOR" | b"SYNC" | b"PSYNC" | b"QUIT" | b"RESET" | b"WAIT" | b"WAITAOF"
             | b"READONLY" | b"READWRITE" | b"ASKING" => {
-                Refused("commands of all coroutines share the connection")
+                Refused("not possible on a connection that all coroutines share")
             }
             b"CLIENT" => {
                 let what = self.parts().nth(1).map(<[u8]>::to_ascii_uppercase);
                 match what.as_deref() {
                     Some(b"REPLY" | b"TRACKING" | b"CACHING" | b"SETNAME" | b"NO-TOUCH") => {
-                        Refused("commands of all coroutines share the connection")
+                        Refused("not possible on a connection that all coroutines share")
                     }
                     _ => Shared,
                 }

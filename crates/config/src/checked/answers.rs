@@ -56,7 +56,7 @@ impl Checker<'_> {
                 Some(format!("at most {HEADERS_MAX}, found {count}"))
             }
             (_, bytes) if bytes > HEADERS_BYTES_MAX => Some(format!(
-                "at most {HEADERS_BYTES_MAX} bytes of names and values together, found {bytes}"
+                "at most {HEADERS_BYTES_MAX} bytes of header names and values together, found {bytes}"
             )),
             _ => None,
         };

@@ -187,7 +187,8 @@ impl Checker<'_> {
         };
         for beside in BESIDE {
             if table.has(beside) {
-                let why = format!("{beside}: with \"app\" it belongs in [[app]]");
+                let why =
+                    format!("{beside}: can't be combined with \"app\"; set it in its [[app]]");
                 self.problems.add(table.key_at(beside), why);
             }
         }

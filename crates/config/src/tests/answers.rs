@@ -111,7 +111,7 @@ fn invalid_settings_are_reported() {
     let long = "a".repeat(16 << 10);
     says_after_listen(
         &format!("{FILES}headers = {{ X-A = \"{long}\" }}\n"),
-        &["7:11: headers: at most 16384 bytes of names and values together, found 16387"],
+        &["7:11: headers: at most 16384 bytes of header names and values together, found 16387"],
     );
     // Setting headers or encodings is an error for a handler to which they do not apply.
     says_after_listen(

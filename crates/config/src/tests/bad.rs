@@ -588,8 +588,8 @@ fn apps() {
         app,
         "app = \"chat\"\nmemory = \"1MiB\"\noptions = {}",
         &[
-            "10:1: memory: with \"app\" it belongs in [[app]]",
-            "11:1: options: with \"app\" it belongs in [[app]]",
+            "10:1: memory: can't be combined with \"app\"; set it in its [[app]]",
+            "11:1: options: can't be combined with \"app\"; set it in its [[app]]",
         ],
     );
     // A problem of an app is reported once, and not again where the app is referred to.

@@ -239,7 +239,9 @@ impl Inner {
     fn start(&self) -> Result<Helper, CheckError> {
         let now_ms = || self.clock.now_ms();
         if !self.breaker.lock().may_ask(now_ms()) {
-            let why = "the last start of a helper failed a moment ago".to_owned();
+            let why =
+                "a helper process failed to start a moment ago: waiting before the next attempt"
+                    .to_owned();
             return Err(CheckError::Helper(why));
         }
         let started = Helper::start(START_WAIT);

@@ -404,7 +404,7 @@ fn pause(text: &str) -> Result<PauseRange, String> {
     let (min, max) = text.split_once("..").unwrap_or((text, text));
     let (min, max) = (duration(min)?, duration(max)?);
     if min > max {
-        return Err("expected the shorter pause first".to_owned());
+        return Err("expected the shorter pause first, as in 1s..5s".to_owned());
     }
     Ok(PauseRange { min, max })
 }

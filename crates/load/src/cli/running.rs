@@ -157,7 +157,7 @@ pub(super) fn exit_result(report: &Report) -> Result<(), CommandFailure> {
     if report.incomplete {
         let lost = &report.generator.lost;
         let of = report.settings.processes;
-        parts.insert(0, format!("{} of {of} processes lost", lost.len()));
+        parts.insert(0, format!("{} of {of} tester processes lost", lost.len()));
     }
     if !parts.is_empty() {
         let words = format!("the run had faults: {}; see the report", parts.join(", "));

@@ -142,7 +142,9 @@ fn read(kind: &str, text: &str) -> Result<Slo, CommandFailure> {
     let promise = Slo::parse(text).map_err(usage)?;
     let kinds = promise.kinds();
     if !kinds.is_empty() && !kinds.contains(&kind) {
-        return Err(usage(format!("{text}: not measured by {kind}")));
+        return Err(usage(format!(
+            "{text}: a run of kind {kind} does not measure this figure"
+        )));
     }
     Ok(promise)
 }

@@ -161,7 +161,7 @@ impl ResponseReader {
         }
         if head.len() > HEAD_BYTES_MAX {
             return Err(format!(
-                "a response head of more than {HEAD_BYTES_MAX} bytes"
+                "the response head has more than {HEAD_BYTES_MAX} bytes"
             ));
         }
         self.head = head;

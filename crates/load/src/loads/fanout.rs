@@ -175,7 +175,7 @@ impl FanoutLoad {
             }
             (true, true) => ErrorCase::new(
                 ErrorCause::TimedOut,
-                "a publication was scheduled, but the server did not read",
+                "a publication was scheduled, but the server did not read what was sent before",
             ),
             (false, _) => ErrorCase::new(ErrorCause::Closed, "a publisher is not connected"),
         };

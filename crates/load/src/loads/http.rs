@@ -324,7 +324,7 @@ impl Load for HttpLoad {
                     format!("status {}", response.status)
                 } else {
                     format!(
-                        "status {}, {} bytes: not the body that was expected",
+                        "status {}, body of {} B: not the body that was expected",
                         response.status, response.body_bytes
                     )
                 };

@@ -80,9 +80,18 @@ impl OpenLoop {
             measured += u64::from(net.is_measured(due));
         }
         let (cause, words) = match (net.has_open(), net.has_full()) {
-            (true, true) => (ErrorCause::TimedOut, "the server did not read"),
-            (true, false) => (ErrorCause::TimedOut, "no connection was free until the end"),
-            (false, _) => (ErrorCause::Closed, "no connection was open until the end"),
+            (true, true) => (
+                ErrorCause::TimedOut,
+                "the server did not read what was sent before",
+            ),
+            (true, false) => (
+                ErrorCause::TimedOut,
+                "no connection became free before the run ended",
+            ),
+            (false, _) => (
+                ErrorCause::Closed,
+                "no connection was open when the run ended",
+            ),
         };
         let words = format!("{what} were scheduled but not sent: {words}");
         net.tally.faults(&ErrorCase::new(cause, words), count);

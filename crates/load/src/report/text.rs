@@ -96,7 +96,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
         && redirects > 0
     {
         doubts.push(format!(
-            "{} were redirects and were not followed: their targets were not measured.",
+            "Redirects were not followed, so their targets were not measured: {}.",
             many(redirects, "response")
         ));
     }

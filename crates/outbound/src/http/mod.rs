@@ -66,7 +66,10 @@ impl HttpClient {
             }
             HttpCall::Read(read) => match read.stream.of::<BodyStream>() {
                 Some(stream) => stream.read().await,
-                None => Err(fault(CallErrorKind::Invalid, "not the body of a response")),
+                None => Err(fault(
+                    CallErrorKind::Invalid,
+                    "this is not the body of a response",
+                )),
             },
         }
     }
@@ -173,7 +176,7 @@ fn place(fetch: &HttpRequest, url: &Url) -> Result<ConnectionTarget, CallError> 
     let is_tls = match url.scheme() {
         "http" => false,
         "https" => true,
-        _ => return Err(invalid("neither http:// nor https://")),
+        _ => return Err(invalid("the URL begins with neither http:// nor https://")),
     };
     if !url.username().is_empty() || url.password().is_some() {
         return Err(invalid(

@@ -28,15 +28,15 @@ pub(super) fn next(
     };
     let location = String::from_utf8_lossy(location.as_bytes());
     let bad = |why: &dyn std::fmt::Display| {
-        let words = format!("a redirect to {:?}: {why}", masked(&location));
+        let words = format!("refused a redirect to {:?}: {why}", masked(&location));
         fault(CallErrorKind::Broken, words)
     };
     let mut url = hop.url.join(&location).map_err(|error| bad(&error))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(bad(&"neither http:// nor https://"));
+        return Err(bad(&"the URL begins with neither http:// nor https://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(bad(&"with a name or a password in the URL"));
+        return Err(bad(&"the URL contains a name or a password"));
     }
     url.set_fragment(None);
     let mut next = Hop { url, ..hop.clone() };

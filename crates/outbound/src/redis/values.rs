@@ -14,7 +14,7 @@ const VALUES_MAX: usize = 1_000_000;
 pub(super) fn from_server(value: Value) -> Result<RedisValue, CallError> {
     let mut left = VALUES_MAX;
     convert(value, &mut left).ok_or_else(|| {
-        let words = format!("redis: a reply of more than {VALUES_MAX} values");
+        let words = format!("redis: the reply has more than {VALUES_MAX} values");
         CallError::new(CallErrorKind::Broken, words)
     })
 }

@@ -17,7 +17,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     let own = Rc::clone(context);
     let outcome = lua.create_function(move |lua, token: f64| {
         let outcome = own.take_outcome(Token(token as u64));
-        let outcome = outcome.ok_or_else(|| fault("its response was already read"))?;
+        let outcome = outcome.ok_or_else(|| fault("the response of this call was already read"))?;
         to_lua(lua, &own, outcome)
     })?;
     native.set("outcome", outcome)?;

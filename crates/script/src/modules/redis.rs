@@ -295,7 +295,7 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>>
             Fate::Shared => {}
             Fate::Blocking => {
                 return Err(bad(
-                    "it would block the commands after it: call it separately",
+                    "this command would block those after it: call it separately",
                 ));
             }
             Fate::Refused(why) => return Err(bad(why)),

@@ -86,7 +86,7 @@ impl NamedOptions {
         match argument {
             Value::String(url) => {
                 if url.as_bytes().len() > URL_BYTES_MAX {
-                    return Err(options.bad_url("longer than 16 KiB"));
+                    return Err(options.bad_url("the URL is longer than 16 KiB"));
                 }
                 let url = url
                     .to_str()
@@ -183,7 +183,7 @@ impl NamedOptions {
         if scheme == secure {
             self.put("tls", OptionValue::Boolean(true))?;
         } else if scheme != plain {
-            return Err(self.bad_url("its scheme is that of another kind of server"));
+            return Err(self.bad_url("the scheme is that of another kind of server"));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (place, name) = rest.split_once('/').unwrap_or((rest, ""));

@@ -281,7 +281,7 @@ fn jobs(
                 Value::String(path) if path.as_bytes().len() <= PATH_BYTES_MAX => {
                     path.to_string_lossy()
                 }
-                _ => return Err(arguments.bad(1, "a path expected, of at most 4096 bytes")),
+                _ => return Err(arguments.bad(1, "a path of at most 4096 bytes expected")),
             };
             let path = match method.as_str() {
                 "save" => snapshots

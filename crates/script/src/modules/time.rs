@@ -40,7 +40,7 @@ const DATE_BYTES_MAX: usize = 256;
 
 fn date_text(bytes: &[u8]) -> Result<&str, &'static str> {
     if bytes.len() > DATE_BYTES_MAX {
-        return Err("more than 256 bytes");
+        return Err("the date is longer than 256 bytes");
     }
     std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8")
 }

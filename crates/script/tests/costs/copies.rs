@@ -43,11 +43,11 @@ const CALLS: &[(&str, &str)] = &[
     ),
     (
         "veche.websocket.connect(ws, { headers = { x = list } })",
-        "headers: at most 8192 bytes expected",
+        "headers: header names and values of at most 8192 bytes together expected",
     ),
     (
         "veche.websocket.connect(ws, { protocols = list })",
-        "protocols: at most 8192 bytes of names expected",
+        "protocols: subprotocol names of at most 8192 bytes together expected",
     ),
     (
         "local names = {} for at = 1, 3000 do names[at] = text:sub(1, 60000) end

@@ -73,8 +73,8 @@ end
 function t.headers()
   local what = "bad option headers to 'get': "
   local function bad(words, headers) check.fails(what .. words, http.get, URL, { headers = headers }) end
-  bad("a table of names and values expected", 7)
-  bad("their names must be strings", { "x" })
+  bad("a table of header names and values expected", 7)
+  bad("header names must be strings", { "x" })
   for _, name in ipairs { "", "a b", "a:b", "a\r\nb", "a\0b", "ä", "a\n" } do bad("", { [name] = "x" }) end
   for _, value in ipairs { "a\r\nx: y", "a\n", "\r", "a\0b", "\127", "\27" } do
     bad("x: line breaks and control characters are not allowed", { x = value })

@@ -61,7 +61,7 @@ function t.the_same_name_is_the_same_table()
   v:insert { id = 1, user = 1, location = 1, visited_at = 1, mark = 1 }
   check.equal(1, veche.table("same"):count())
   check.equal(true, visits("same") == v)
-  fails("it already exists with another schema: its column id is u32", veche.table, "same", { key = "id:u64", columns = {} })
+  fails("it already exists with another schema: the existing table's column id is u32", veche.table, "same", { key = "id:u64", columns = {} })
   fails("there is no such table", veche.table, "nobody")
 end
 

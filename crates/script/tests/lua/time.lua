@@ -52,7 +52,7 @@ function t.iso_dates()
   local long = "2023-11-14T22:13:20." .. ("0"):rep(1e6) .. "Z"
   local seconds, why = time.parse_iso(long)
   check.equal(seconds, nil)
-  check.equal(why, "more than 256 bytes")
+  check.equal(why, "the date is longer than 256 bytes")
   check.equal(time.parse_http(long), nil)
 end
 

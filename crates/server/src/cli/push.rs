@@ -104,7 +104,9 @@ fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
             Some(_) => {
                 "all push listeners use TLS, which `veche push` does not support; add one without TLS on loopback"
             }
-            None => "has no push listener; add [[listen]] with role = \"push\", or use --address",
+            None => {
+                "there is no push listener; add [[listen]] with role = \"push\", or use --address"
+            }
         };
         return Err(CommandFailure::new(
             Exit::Config,

@@ -250,8 +250,9 @@ impl Thread {
             NodeMessage::Block(command) => {
                 let outcome = self.common.blocks.add(&command.block, unix_now_ms() / 1000);
                 if let Err(error) = &outcome {
-                    self.report
-                        .log_error(&format!("ban of another node: {error}"));
+                    self.report.log_error(&format!(
+                        "the ban sent by another node was not stored: {error}"
+                    ));
                 }
                 if let Some(caller) = command.caller {
                     let part = veche_nodes::node::Part::Answer(NodeAnswer::Blocked(outcome));

@@ -172,7 +172,7 @@ fn log_loaded(warnings: &[Warning]) {
         warn!("history: {warning}");
     }
     if let more @ 1.. = warnings.len().saturating_sub(WARNINGS_MAX) {
-        warn!(more, "history: further damage, not listed");
+        warn!(more, "history: further warnings about damage were left out");
     }
 }
 
@@ -183,7 +183,7 @@ fn restore(loaded: LoadedStreams, hubs: &mut [Hub]) {
     channels.sort_by_key(|channel| channel.publications.last().map_or(0, |last| last.at_ms));
     for channel in channels {
         let Ok(name) = ChannelName::new(&channel.name) else {
-            warn!(channel = ?channel.name, "history: not a valid channel name");
+            warn!(channel = ?channel.name, "history: skipped a channel whose name is not valid");
             continue;
         };
         let home = usize::from(hubs[0].home_of(name).0);

@@ -47,7 +47,7 @@ fn a_lost_process_costs_its_own_figures_only() {
     let outcome = ended(tester);
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
     assert!(
-        outcome.stderr.contains("1 of 3 processes lost"),
+        outcome.stderr.contains("1 of 3 tester processes lost"),
         "{outcome:#?}"
     );
     assert_eq!(outcome.at("/incomplete"), &Value::Bool(true));

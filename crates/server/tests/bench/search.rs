@@ -53,7 +53,10 @@ fn no_rate_holds_an_impossible_promise() {
     assert!(outcome.at("/search/rate").is_null());
     for (promise, words) in [
         ("latency.p98 < 1ms", "unknown figure \"latency.p98\""),
-        ("ledger.lost == 0", "not measured by echo"),
+        (
+            "ledger.lost == 0",
+            "a run of kind echo does not measure this figure",
+        ),
         ("latency.p99", "expected a figure and its bound"),
     ] {
         let outcome = bench(&[&search[..], &["--rate", "100", "--find-rate", promise]].concat());

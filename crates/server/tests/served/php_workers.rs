@@ -172,11 +172,14 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
         ("exit", "by exit or die"),
         ("die", "signal: 9"),
         ("sleep 3000", "the event message took longer than 1s"),
-        ("rubbish", "its output is not the runtime protocol"),
-        ("half", "its output ended within a frame"),
+        (
+            "rubbish",
+            "the output of the process does not follow the runtime protocol",
+        ),
+        ("half", "the output of the process ended within a frame"),
         (
             "huge",
-            "its output is not the runtime protocol: a payload of 16777217",
+            "the output of the process does not follow the runtime protocol: a payload of 16777217",
         ),
     ] {
         let mut socket = Socket::open(server.public, "/php?user=ann");

@@ -173,7 +173,7 @@ fn mistakes_are_named_with_their_place() {
         (
             json,
             &format!("[{good}] x"),
-            "unexpected data after the end",
+            "unexpected data after the end of the JSON value",
         ),
         (
             json,
@@ -241,7 +241,7 @@ fn mistakes_are_named_with_their_place() {
         (
             LoadFormat::Csv,
             "id,location,mark,user,visited_at\n1,2,3,4,5\n3",
-            "line 3: 1 fields, but the first line has 5",
+            "line 3: the number of fields is 1, but 5 in the first line",
         ),
         (
             LoadFormat::Csv,
@@ -404,7 +404,7 @@ fn folders_and_archives_are_read_side_by_side() {
         let job = table.start_load(path, options, CLOCKS);
         job.wait().expect_err("a mistake").to_string()
     };
-    assert!(load(folder.0.clone(), "x*").contains("it has no file \"x*\""));
+    assert!(load(folder.0.clone(), "x*").contains("the folder or archive has no file \"x*\""));
     assert!(load(folder.0.join("nothing"), "*").contains("nothing: "));
     let words = load(folder.0.join("data.zip"), "*");
     assert!(

@@ -287,7 +287,7 @@ impl KeyShape {
         if values.len() > self.parts.len() {
             let count = self.parts.len();
             return Err(TableError::Scan(format!(
-                "{} values were given for an index of {count} columns",
+                "too many values for the index: {} given, at most {count} possible",
                 values.len()
             )));
         }

@@ -277,7 +277,7 @@ impl SchemaDraft {
             .ok_or("key: a name and a type expected, as in \"id:u32\"")?;
         let key = Column::parse(name.trim(), kind.trim())?;
         if key.is_nullable {
-            return Err("a key can't be nullable: no ? after its type".to_owned());
+            return Err("a key can't be nullable: remove the ? after its type".to_owned());
         }
         if matches!(key.kind, Type::Bool | Type::F32 | Type::F64 | Type::Enum(_)) {
             return Err(format!(
@@ -405,20 +405,24 @@ impl Schema {
             return None;
         }
         let columns = self.columns.iter().zip(&other.columns);
-        let differs = columns
-            .filter(|(own, other)| own != other)
-            .map(|(own, _)| format!("its column {} is {}", own.name, own.type_text()));
+        let differs = columns.filter(|(own, other)| own != other).map(|(own, _)| {
+            format!(
+                "the existing table's column {} is {}",
+                own.name,
+                own.type_text()
+            )
+        });
         let indexes = self.indexes.iter().zip(&other.indexes);
         let differs = differs.chain(indexes.filter(|(own, other)| own != other).map(|(own, _)| {
             format!(
-                "its index {} has other columns, or only one of the two is unique",
+                "the existing table's index {} has other columns, or only one of the two indexes is unique",
                 own.name
             )
         }));
         let counts = || {
             let [columns, indexes] = [self.visible().len(), self.indexes.len()];
             format!(
-                "it has {columns} columns, {indexes} indexes and bytes_max = {}; if these are equal, ttl or evict differs",
+                "the existing table has columns: {columns}, indexes: {indexes}, bytes_max: {}; if these are equal, ttl or evict differs",
                 self.bytes_max
             )
         };

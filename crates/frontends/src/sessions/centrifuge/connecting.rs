@@ -585,7 +585,7 @@ impl Centrifuge {
             }
         };
         if *pass.lease.user != *self.info.user {
-            TokenDenied::NotFor("it belongs to another user").note(cx.id, cx.shared);
+            TokenDenied::NotFor("the token belongs to another user").note(cx.id, cx.shared);
             return CommandStatus::Close(DisconnectCode::InvalidToken);
         }
         // The new token grants other subscriptions: the client has to reconnect with it to get them.

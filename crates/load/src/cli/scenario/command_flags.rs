@@ -357,7 +357,7 @@ mod tests {
             (
                 "think",
                 "\"2s..1s\"",
-                "expected the shorter pause first, found \"2s..1s\"",
+                "expected the shorter pause first, as in 1s..5s, found \"2s..1s\"",
             ),
             (
                 "answer",

@@ -128,7 +128,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             let is_measured = |phase: &ScenarioPhase| kinds.contains(&kind_of(&phase.command));
             if !kinds.is_empty() && !phases.iter().any(is_measured) && self.problems.is_empty() {
                 let message = format!(
-                    "not measured by any phase: add one of kind {}",
+                    "no phase measures this figure: add one of kind {}",
                     one_of(kinds)
                 );
                 self.add(*at, message);
@@ -255,7 +255,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             let kinds = promise.kinds();
             if !kinds.is_empty() && !kinds.contains(&KINDS[kind]) {
                 let message = format!(
-                    "not measured by a phase of kind {:?}, only by {}",
+                    "this figure is not measured by a phase of kind {:?}, only by {}",
                     KINDS[kind],
                     one_of(kinds)
                 );

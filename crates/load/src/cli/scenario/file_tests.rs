@@ -112,7 +112,7 @@ allow_bottleneck = 1
         r#"x.toml:7:8: kind: expected "storm", "echo", "broadcast", "push" or "http", found "echos"; did you mean "echo"?"#,
         r#"x.toml:10:8: size: expected a size such as "20" or "8KiB", found "many""#,
         r#"x.toml:11:1: unknown key "method" in a phase of kind "echo"; it belongs to http"#,
-        r#"x.toml:12:16: not measured by a phase of kind "echo", only by "broadcast" or "push""#,
+        r#"x.toml:12:16: this figure is not measured by a phase of kind "echo", only by "broadcast" or "push""#,
         r#"x.toml:13:1: kind is missing: "storm", "echo", "broadcast", "push" or "http""#,
         r#"x.toml:18:8: body: lacks {i}, the number of the receiver"#,
         r#"x.toml:19:1: publish is missing"#,
@@ -152,7 +152,7 @@ fn files_that_are_no_scenarios() {
         "[promise]\nledger.lost = 0\n[[phase]]\nkind = \"storm\"\nurl = \"ws://127.0.0.1:1/\"\n";
     assert_eq!(
         problems(whole),
-        ["x.toml:2:8: not measured by any phase: add one of kind \"broadcast\" or \"push\""]
+        ["x.toml:2:8: no phase measures this figure: add one of kind \"broadcast\" or \"push\""]
     );
     for kind in ["storm", "push"] {
         let nowhere = format!("[[phase]]\nkind = \"{kind}\"\n");

@@ -46,7 +46,10 @@ pub(super) fn text(report: &Report, file: &Path) -> String {
         }
         if phase.generator.bottleneck && phase.checks.iter().all(|check| check.passed) {
             let reasons = phase.generator.reasons.join("; ");
-            let _ = writeln!(out, "  allowed the tester was the bottleneck: {reasons}");
+            let _ = writeln!(
+                out,
+                "  allowed by the scenario: the tester was the bottleneck: {reasons}"
+            );
         }
     }
     if !report.checks.is_empty() {

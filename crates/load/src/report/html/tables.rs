@@ -120,7 +120,10 @@ fn traffic(out: &mut String, report: &Report, words: &RunWording) {
             "answers never received, although later ones were",
             messages.lost,
         ),
-        ("without an answer when the run ended", messages.unanswered),
+        (
+            "messages without an answer when the run ended",
+            messages.unanswered,
+        ),
     ] {
         if number > 0 {
             cells.push(cell(name, count(number)));
@@ -290,7 +293,7 @@ fn ledger(out: &mut String, report: &Report) {
             cell("with history lost", count(recovery.refused)),
             cell("publications not answered", count(recovery.unanswered)),
             cell(
-                "deliveries of publications not answered",
+                "deliveries of publications that were not answered",
                 count(recovery.unanswered_delivered),
             ),
             cell("connections that ended unexpectedly", count(recovery.ended)),

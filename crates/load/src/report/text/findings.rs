@@ -276,7 +276,7 @@ fn recovery(page: &mut TextPage, recovery: &Recovery) {
     );
     if recovery.ended + recovery.retried > 0 {
         let text = format!(
-            "{} ended unexpectedly, {} attempts to reopen one failed",
+            "{} ended unexpectedly, {} to reopen one failed",
             many(recovery.ended, "connection"),
             many(recovery.retried, "attempt")
         );

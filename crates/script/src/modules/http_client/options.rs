@@ -273,7 +273,7 @@ impl Draft<'_> {
         const WHAT: &str = "option headers";
         const TOO_LONG: &str = "at most 65536 bytes expected";
         let Value::Table(table) = value else {
-            return Err(self.bad(WHAT, "a table of names and values expected"));
+            return Err(self.bad(WHAT, "a table of header names and values expected"));
         };
         let limit = CopyLimit::new(HEADERS_BYTES_MAX);
         for pair in table.pairs::<Value, Value>() {
@@ -283,7 +283,7 @@ impl Draft<'_> {
                     return Err(self.bad(WHAT, TOO_LONG));
                 }
                 Value::String(name) => name.to_string_lossy().to_ascii_lowercase(),
-                _ => return Err(self.bad(WHAT, "their names must be strings")),
+                _ => return Err(self.bad(WHAT, "header names must be strings")),
             };
             if name.is_empty() || !name.bytes().all(is_token) {
                 return Err(self.bad(WHAT, &format!("{name:?} is not a header name")));

@@ -128,7 +128,7 @@ impl Options {
 
 /// Returns one subprotocol, or a list of them in order of preference.
 fn protocols(value: &Value) -> Result<String, String> {
-    const WHAT: &str = "a list of names without spaces and commas";
+    const WHAT: &str = "a list of subprotocol names without spaces and commas";
     let mut joined = String::new();
     let mut add = |name: &Value| {
         let Value::String(name) = name else {
@@ -136,7 +136,9 @@ fn protocols(value: &Value) -> Result<String, String> {
         };
         let name = name.as_bytes();
         if joined.len() + 2 + name.len() > HEADERS_BYTES_MAX {
-            return Err(format!("at most {HEADERS_BYTES_MAX} bytes of names"));
+            return Err(format!(
+                "subprotocol names of at most {HEADERS_BYTES_MAX} bytes together"
+            ));
         }
         if name.is_empty() || !name.iter().copied().all(is_token) {
             return Err(WHAT.to_owned());
@@ -160,11 +162,12 @@ fn protocols(value: &Value) -> Result<String, String> {
 }
 
 fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
-    const WHAT: &str = "a table of names and values";
+    const WHAT: &str = "a table of header names and values";
     let Value::Table(table) = value else {
         return Err(WHAT.into());
     };
-    let too_long = || format!("at most {HEADERS_BYTES_MAX} bytes");
+    let too_long =
+        || format!("header names and values of at most {HEADERS_BYTES_MAX} bytes together");
     let mut headers = Vec::new();
     let mut bytes = 0;
     for pair in table.pairs::<Value, Value>() {
@@ -178,11 +181,11 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
         let own = name.to_ascii_lowercase();
         if OWN_HEADERS.contains(&&*own) || own.starts_with("sec-websocket-") {
             return Err(format!(
-                "{name} is set by the handshake itself; other headers"
+                "headers other than {name}, which the handshake sets itself,"
             ));
         }
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err(format!("{name:?} is not a header name; one"));
+            return Err(format!("a header name instead of {name:?}"));
         }
         let mut add = |value: &Value| {
             bytes += name.len() + text_bytes(value) + 4;
@@ -190,10 +193,11 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
                 return Err(too_long());
             }
             let text = text(value);
-            let text = text.ok_or_else(|| format!("{name}: a string, or a list of them,"))?;
+            let text = text
+                .ok_or_else(|| format!("a string, or a list of strings, as the value of {name}"))?;
             let is_good = |byte: u8| byte == b'\t' || !byte.is_ascii_control();
             if !text.bytes().all(is_good) {
-                return Err(format!("{name}: a value without control characters"));
+                return Err(format!("a value without control characters for {name}"));
             }
             headers.push((name.clone(), text));
             Ok(())

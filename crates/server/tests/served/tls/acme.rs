@@ -195,7 +195,7 @@ fn an_authority_that_refuses_is_left_alone() {
     until("the reasons", || {
         let log = server.log();
         log.contains(
-            "no new certificate for push.veche.test, www.veche.test, the old one stays in use and is valid for ",
+            "no new certificate for push.veche.test, www.veche.test, the old certificate stays in use and expires in ",
         ) && log.contains("push.veche.test: Failed to connect to 127.0.0.1")
             && log.contains("no new certificate for blocked.veche.test, there is no certificate to present")
             && log.contains("urn:ietf:params:acme:error:rejectedIdentifier")

@@ -69,7 +69,7 @@ fn new_certificates_are_loaded_without_dropping_connections() {
         let printed = String::from_utf8_lossy(&reload.stderr).into_owned();
         assert!(!reload.status.success(), "{reload:?}");
         assert!(
-            printed.contains("own.pem: it contains no certificate"),
+            printed.contains("own.pem: the file contains no certificate"),
             "{printed}"
         );
         assert!(stranger().shown() == before);
@@ -136,17 +136,17 @@ fn check_reports_invalid_certificate_files() {
         (
             "a.key",
             "a.key",
-            "a.key: it contains a key, but no certificate",
+            "a.key: the file contains a key, but no certificate",
         ),
         (
             "a.pem",
             "a.pem",
-            "a.pem: it contains a certificate, but no key",
+            "a.pem: the file contains a certificate, but no key",
         ),
         (
             "empty.pem",
             "a.key",
-            "empty.pem: it contains no certificate",
+            "empty.pem: the file contains no certificate",
         ),
         (
             "a.pem",

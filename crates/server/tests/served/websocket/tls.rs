@@ -73,7 +73,7 @@ fn a_certificate_that_is_not_believed() {
             (
                 address,
                 "{ ca_file = 'empty.pem' }",
-                "it contains no certificate",
+                "the file contains no certificate",
             ),
         ] {
             let results = run(

@@ -21,7 +21,8 @@ fn fault(error: &csv::Error) -> LoadFault {
             expected_len,
             len,
         } => {
-            let why = format!("{len} fields, but the first line has {expected_len}");
+            let why =
+                format!("the number of fields is {len}, but {expected_len} in the first line");
             LoadFault::Text(line(pos), why)
         }
         _ => LoadFault::Read(error.to_string()),
@@ -68,7 +69,7 @@ pub(super) fn file(
         Some(_) => Ok(()),
         None => Err(LoadFault::Text(
             FilePosition::Line(1),
-            "it is empty: the first line must name the columns".to_owned(),
+            "the file is empty: the first line must name the columns".to_owned(),
         )),
     }
 }

@@ -42,7 +42,10 @@ impl<'a, 'b> JsonReader<'a, 'b> {
     fn nothing_follows(&mut self) -> Result<(), LoadFault> {
         match self.window.skip(is_space)? {
             None => Ok(()),
-            Some(_) => bad(self.window.offset(), "unexpected data after the end"),
+            Some(_) => bad(
+                self.window.offset(),
+                "unexpected data after the end of the JSON value",
+            ),
         }
     }
 

@@ -47,8 +47,11 @@ impl LoadSource {
         };
         if source.len() == 0 {
             let why = match pattern {
-                Some(pattern) => format!("it has no file \"{pattern}\""),
-                None => format!("it has no file with the extension {}", format.endings()[0]),
+                Some(pattern) => format!("the folder or archive has no file \"{pattern}\""),
+                None => format!(
+                    "the folder or archive has no file with the extension {}",
+                    format.endings()[0]
+                ),
             };
             return Err(JobError::file(&shown, why));
         }
