@@ -229,7 +229,7 @@ interface ClientInterface extends Publisher
     /**
      * Makes all tokens of a user invalid that were issued before a time.
      *
-     * @param int|null $issuedBefore By default the time of the call.
+     * @param int|null $issuedBefore In seconds since 1970; by default the time of the call.
      * @throws VecheException
      */
     public function invalidateUserTokens(string $user, ?int $issuedBefore = null, ?int $expireAt = null): void;
@@ -667,9 +667,9 @@ final class App
     }
 
     /**
-     * Registers the handler that accepts or refuses clients of Centrifugo's protocol without a token.
+     * Registers the handler that accepts or refuses clients of Centrifugo's protocol that connect without a token.
      *
-     * @param callable(Event): (Decision|null|void) $handler Returning nothing grants the command as it is.
+     * @param callable(Event): (Decision|null|void) $handler Returning nothing accepts the client.
      */
     public function connect(callable $handler): self
     {
@@ -1660,8 +1660,8 @@ use Veche\Worker\Effects;
 use Veche\Worker\Engine;
 
 /**
- * A WebSocket connection, as a handler sees it. Veche holds the connection, and carries out these calls when the
- * handler returns or waits.
+ * A WebSocket connection, as a handler sees it. Veche holds the connection, and carries out calls of the methods
+ * below when the handler returns or waits.
  */
 final class Connection
 {
@@ -2033,7 +2033,7 @@ use Veche\Fault;
 /**
  * The server could not be reached, or the connection broke.
  *
- * `mayHaveRun` says whether the call had been sent by then.
+ * `mayHaveRun` is true if the server may have executed the call.
  */
 class NetworkException extends VecheException
 {
@@ -2102,7 +2102,8 @@ class RateLimitException extends CallerException
 namespace Veche\Exception;
 
 /**
- * No response arrived within the time limit. `mayHaveRun` says whether the call had been sent by then.
+ * No response arrived within the time limit. `mayHaveRun` is true if the server may have executed the
+ * call.
  */
 class TimeoutException extends NetworkException
 {
@@ -4496,7 +4497,7 @@ final class AppTester
     private array $connections = [];
 
     /**
-     * @param array<string, mixed> $options Options of the application, as its configuration would have them.
+     * @param array<string, mixed> $options Options of the application, as in its configuration.
      */
     public function __construct(App $app, array $options = [])
     {
@@ -4528,7 +4529,7 @@ final class AppTester
      * $tester = Veche\Testing\AppTester::load(__DIR__ . '/app.php');
      * ```
      *
-     * @param array<string, mixed> $options Options of the application, as its configuration would have them.
+     * @param array<string, mixed> $options Options of the application, as in its configuration.
      */
     public static function load(string $program, array $options = []): self
     {
@@ -4548,7 +4549,7 @@ final class AppTester
      * Opens a connection. `refusedWith` is set if the application has refused it.
      *
      * @param string $target Path and query.
-     * @param string|null $user The user, where the route names one.
+     * @param string|null $user The user, if the route determines one.
      * @param array<string, string> $headers
      * @param array<string, string> $parameters Parameters of the route's path.
      */
@@ -4577,7 +4578,7 @@ final class AppTester
      *
      * @param array<string, string> $headers
      * @param array<string, string> $parameters Parameters of the route's path.
-     * @param string|null $user The user, where the route names one.
+     * @param string|null $user The user, if the route determines one.
      */
     public function request(
         string $method,
@@ -5132,7 +5133,7 @@ final class TestConnection
 
     /**
      * @param int|null $refusedWith Status of a handshake that was refused.
-     * @internal {@see AppTester::open()} makes them.
+     * @internal {@see AppTester::open()} creates connections.
      */
     public function __construct(
         private readonly AppTester $tester,
@@ -5206,7 +5207,7 @@ use Veche\Json;
  */
 final class Key
 {
-    /** Bytes of r and of s in a signature, by the algorithm. */
+    /** The length in bytes of r and of s in a signature, by algorithm. */
     private const EC_BYTES = ['ES256' => 32, 'ES384' => 48, 'ES512' => 66];
     private const EC_CURVES = ['prime256v1' => 'ES256', 'secp384r1' => 'ES384', 'secp521r1' => 'ES512'];
 
@@ -5991,8 +5992,8 @@ final class Receiver
     private ?ProtocolException $failure = null;
 
     /**
-     * @param int $messageBytesMax Longest message.
-     * @param int $fragmentsMax Most frames of one message.
+     * @param int $messageBytesMax Maximum length of a message in bytes.
+     * @param int $fragmentsMax Maximum number of frames of one message.
      */
     public function __construct(private readonly int $messageBytesMax, private readonly int $fragmentsMax)
     {
@@ -6106,7 +6107,8 @@ final class Receiver
     }
 
     /**
-     * Returns the bytes of the head, 0 if it is not complete, and the length of the payload.
+     * Returns the length of the head in bytes (0 if the head is not complete) and the length of the
+     * payload.
      *
      * @return array{int, int}
      */
@@ -6184,7 +6186,7 @@ final class Utf8
     private string $open = '';
 
     /**
-     * Takes the next part. Returns false as soon as no further bytes can make the text valid.
+     * Validates the next part. Returns false as soon as no further bytes can make the text valid.
      */
     public function feed(string $part): bool
     {
@@ -6515,7 +6517,7 @@ final class Engine
     /**
      * Makes a call and suspends the current handler until the result arrives.
      *
-     * @param array<string, mixed> $head Members of the call; null leaves one out.
+     * @param array<string, mixed> $head Members of the call's frame; members that are null are left out.
      * @throws VecheException if it fails
      */
     public function call(string $call, array $head, ?string $data = null): Frame
@@ -6612,7 +6614,7 @@ final class Engine
     }
 
     /**
-     * Returns the next event that may start now, and decodes frames up to it.
+     * Returns the next event that may start now. Decodes frames until there is one.
      */
     private function next(): ?Handling
     {
@@ -7053,8 +7055,8 @@ final class RequestRunner
     }
 
     /**
-     * Returns whether this process serves a request made by Veche. Clients of a web server can't imitate one: their
-     * headers reach PHP as `HTTP_…`.
+     * Returns whether this process serves a request made by Veche. Clients of a web server can't imitate Veche:
+     * their headers reach PHP as `HTTP_…`.
      *
      * @param array<string, mixed> $server `$_SERVER`.
      */
@@ -7087,8 +7089,8 @@ final class RequestRunner
     public function run(array $server, string $body): void
     {
         ob_start();
-        // PHP would print fatal errors between the frames, whatever the output buffers. It logs
-        // them anyway.
+        // Otherwise PHP would print fatal errors between the frames in spite of output buffers.
+        // Fatal errors are logged in any case.
         ini_set('display_errors', '0');
         if ($server['VECHE_PROTOCOL'] !== self::VERSION) {
             $this->write(501, 'this SDK speaks version ' . self::VERSION . " of the runtime protocol\n");
@@ -7390,7 +7392,7 @@ final class WorkerClient extends AbstractClient
     }
 
     /**
-     * Within a process each command of a batch is a separate call.
+     * Within a worker process each command of a batch is a separate call.
      */
     private function reply(Command $command): Reply
     {
