@@ -64,7 +64,8 @@ pub(crate) enum Action {
     Presence { client: u8, channel: u8 },
     /// A client reads a channel's history.
     History { client: u8, channel: u8 },
-    /// A client or listener starts or stops reading.
+    /// A client or a listener starts to read what it is sent, or stops. `client` numbers both: the clients come first,
+    /// then the listeners.
     SetReading { client: u8, reads: bool },
     /// A connection is cut; each side may notice or not.
     Cut {

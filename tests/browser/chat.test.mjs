@@ -1,7 +1,7 @@
 // examples/chat, unchanged, in two Chromiums: Ann and Bob register and find each other, one accepts
 // the other's invitation, and they talk and see what was delivered and read, who is typing and who
-// is online. Ann's connection is cut, and nothing is lost. Dialogues are left, and a page of
-// another site can't log a user out. run.sh passes the binary.
+// is online. Ann's connection is cut, and nothing is lost. A user leaves a dialogue, which ends it
+// for both users. A page of another site can't log a user out. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";

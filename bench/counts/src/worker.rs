@@ -127,7 +127,7 @@ fn repeated(
     turns(rig, messages, bytes_each)
 }
 
-/// Counts a client's message that the route's handler echoes.
+/// Counts the instructions spent on a client's message that the route's handler echoes.
 pub(crate) fn echo(bytes: usize, count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let client = open(&mut rig, "/echo");
@@ -137,7 +137,7 @@ pub(crate) fn echo(bytes: usize, count: u32) -> Path {
     repeated(rig, client, &message, WARM_UP, count)
 }
 
-/// Counts a client's message that a Lua handler echoes.
+/// Counts the instructions spent on a client's message that a Lua handler echoes.
 pub(crate) fn lua_echo(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let client = open(&mut rig, "/app");
@@ -147,7 +147,8 @@ pub(crate) fn lua_echo(count: u32) -> Path {
     repeated(rig, client, &message, WARM, count)
 }
 
-/// Counts a message that a Lua handler publishes, until it is in the outbox of the only subscriber.
+/// Counts the instructions spent on a message that a Lua handler publishes, until it is in the outbox of the only
+/// subscriber.
 pub(crate) fn lua_publish(count: u32) -> Path {
     let mut rig = WorkerRig::new(PUBLISHING);
     let subscriber = open(&mut rig, "/ws?user=ann&channel=news");
@@ -159,7 +160,7 @@ pub(crate) fn lua_publish(count: u32) -> Path {
     repeated(rig, client, &message, WARM, count)
 }
 
-/// Counts a request for a small file on a keep-alive connection.
+/// Counts the instructions spent on a request for a small file on a keep-alive connection.
 pub(crate) fn http_request(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let client = rig.dial(0);
@@ -170,7 +171,7 @@ pub(crate) fn http_request(count: u32) -> Path {
     repeated(rig, client, request, WARM_UP, count)
 }
 
-/// Counts a line from a back end, until its message is in the outbox of the only recipient.
+/// Counts the instructions spent on a line from a back end, until its message is in the outbox of the only recipient.
 pub(crate) fn push_line(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let ann = open(&mut rig, "/ws?user=ann");
@@ -181,7 +182,7 @@ pub(crate) fn push_line(count: u32) -> Path {
     repeated(rig, back_end, line, WARM_UP, count)
 }
 
-/// Counts a publication, until it is in the outboxes of all subscribers.
+/// Counts the instructions spent on a publication, until it is in the outboxes of all subscribers.
 pub(crate) fn publish(subscribers: usize, count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     for number in 0..subscribers {
@@ -192,7 +193,7 @@ pub(crate) fn publish(subscribers: usize, count: u32) -> Path {
     repeated(rig, back_end, line, WARM_UP, count)
 }
 
-/// Counts a subscription over Centrifugo's protocol that recovers the missed publications.
+/// Counts the instructions spent on a subscription over Centrifugo's protocol that recovers the missed publications.
 pub(crate) fn subscribe_and_recover(missed: usize, count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let first = connected(&mut rig);
@@ -235,7 +236,7 @@ fn connected(rig: &mut WorkerRig) -> ConnectionId {
     client
 }
 
-/// Counts a turn without events while idle connections are open.
+/// Counts the instructions spent on a turn without events while idle connections are open.
 pub(crate) fn idle_turn(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     for _ in 0..IDLE {

@@ -57,7 +57,8 @@ impl<'c> Audience<'c> {
         }
     }
 
-    /// Returns whether the name does not restrict the channel.
+    /// Returns whether the channel's name sets no restriction, so that everyone whom the namespace or a route admits
+    /// may enter.
     pub fn is_everyone(&self) -> bool {
         !self.is_private && self.user.or(self.user_list).or(self.pattern_user).is_none()
     }

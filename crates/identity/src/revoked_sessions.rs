@@ -55,7 +55,7 @@ impl RevokedSessions {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Records that a user's connections were ended, with exceptions.
+    /// Records that all connections of a user were ended, except those whose ids are in `except`.
     pub fn add(&self, user: &str, except: &[Box<str>]) {
         let mut tables = self.tables.lock();
         let number = self.count() + 1;

@@ -176,8 +176,8 @@ fn memory_follows_what_came() {
     }
 }
 
-/// A message in one frame arrives in many pieces: its buffer grows a few times by doubling, and ends with the
-/// message's length.
+/// A message in one frame arrives in many pieces. Its buffer doubles a few times, and the final size of the buffer is
+/// exactly the message's length.
 #[test]
 fn a_buffer_grows_seldom_and_to_no_more_than_its_message() {
     const BYTES: usize = 600_000;

@@ -489,7 +489,8 @@ setmetatable(_G, {
   __metatable = false,
 })
 
--- Strings share one metatable. Its `__index` table can be changed, so that methods can be added.
+-- All strings share one metatable, so scripts must not reach it. Methods can still be added through its `__index`
+-- table, `string`.
 getmetatable("").__metatable = false
 
 local function loaded() loading = false end

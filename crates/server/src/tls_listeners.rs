@@ -1,8 +1,9 @@
 //! TLS of our listeners: certificates and acceptors, reloaded when files change.
 //!
-//! The control thread owns the listeners' state. Workers get [`TlsAcceptors`], plain values by listener, and use them
-//! until the next ones arrive; connections keep the acceptors that they started with. An [ordered](veche_acme)
-//! certificate is a file too, which may not exist yet.
+//! The control thread owns the listeners' state. It gives each worker [`TlsAcceptors`], which contain the mode of every
+//! listener, and gives it new ones after a change; open connections keep the acceptor with which they started. A
+//! certificate that [ACME](veche_acme) orders is read from a file like any other, but the file does not exist until
+//! the first certificate was issued.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -42,7 +42,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             "secret_file",
             FILE,
             DefaultValue::Unset("one of `secret_file`, `secret_env`, `key_file` and `jwks` is required"),
-            "A file with the secret that signs tokens (HS256, HS384, HS512): its bytes, without a final line end. Create one with `openssl rand -hex 32`. Read at the start and on reload.",
+            "A file with the secret that signs tokens (HS256, HS384, HS512). All bytes of the file belong to the secret, but a newline at the end is ignored. Create one with `openssl rand -hex 32`. Read at the start and on reload.",
         ),
         section.row(
             "secret_env",

@@ -40,7 +40,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &["off"],
         },
         DefaultValue::Toml("\"off\""),
-        "The maximum number of WebSockets of one user, as `identity` of the route and applications name it; further handshakes get 429. Open ones stay: a user who reconnects while dead connections are not yet detected (`ping_interval`, `pong_timeout`) may be refused until then, so allow some more. After a change only connections opened while it was not off are counted.",
+        "The maximum number of WebSockets of one user; further handshakes get 429. The user is the one that `identity` of the route determines or the application names. Open WebSockets stay: a user who reconnects while dead connections are not yet detected (`ping_interval`, `pong_timeout`) may be refused until then, so allow some more. WebSockets that were opened while the limit was off are not counted, even after a reload has set one.",
     ),
     Section::Limits.row(
         "channels_per_client",

@@ -47,7 +47,8 @@ pub enum Output {
 pub enum Part {
     /// One worker's part of the answer to a query, or the outcome of a ban.
     Answer(NodeAnswer),
-    /// The user's home has dispatched a command to the workers; [`Settled`](Self::Settled) follows `open` times.
+    /// A command for a user was sent to this node's workers, by the worker that is the home of the user's personal
+    /// channel. The answer is complete once `open` parts [`Settled`](Self::Settled) have arrived too.
     Instructed {
         /// The number of connections of the user.
         connections: u32,

@@ -115,7 +115,8 @@ impl HttpPool {
         pool
     }
 
-    /// Removes closed connections and unused targets, until nothing is left.
+    /// Repeatedly removes connections that are closed or have been idle for [`IDLE`], and targets that are not in use.
+    /// Returns once no target is left; the next target to be added starts this task again.
     async fn close_idle(self: Arc<Self>) {
         loop {
             sleep(SWEEP).await;

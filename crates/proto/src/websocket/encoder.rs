@@ -131,7 +131,8 @@ impl Encoder {
 
     /// Appends a part of a message as a frame. Only control frames may follow until the last part.
     ///
-    /// If compression was negotiated, the whole message is compressed, each part separately.
+    /// If compression was negotiated, each part is compressed without references to the parts before it, and the frames
+    /// form one compressed message.
     pub fn encode_part(
         &mut self,
         out: &mut Vec<u8>,

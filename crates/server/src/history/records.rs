@@ -281,7 +281,8 @@ mod tests {
         let whole = write_info(&info());
         for length in 0..whole.len() {
             let cut = whole.slice(..length);
-            // The metadata contains no number of tags: if it is cut between two tags, it is valid and has fewer tags.
+            // The metadata does not store how many tags it has, so if it is cut between two tags, what remains is valid
+            // and has fewer tags.
             let read = read_info(&cut);
             assert!(read.is_none_or(|read| read.tags.len() < 2), "{length}");
         }

@@ -300,7 +300,7 @@ fn an_issuer_changes_its_keys_and_may_be_away() {
         let issuer = Asked::new(move |_| answer(200, "", &set));
         let jwt = format!("[jwt]\njwks = \"http://{}/keys\"\n", issuer.address);
         let server = start(setup, &jwt, &[]);
-        // Even the first handshake waits for the keys, if they have not arrived.
+        // Even the first handshake succeeds: if the keys have not arrived yet, it waits for them.
         assert_eq!(status(&server, &old.token(&claims("ann"))), 101);
         assert!(issuer.heads()[0].starts_with("GET /keys HTTP/1.1\r\n"));
         until("the set to be counted", || {

@@ -188,7 +188,8 @@ fn a_log_in_a_folder_that_leads_elsewhere_is_not_made_there() {
     assert!(server.ask("status").is_some());
 }
 
-/// Neither a start nor a reload continues with a planted log file, and both report it at once.
+/// If a planted file is in place of the log, a reload is rejected and a start fails. The answer to the reload and the
+/// error output of the start name the kind of the planted file.
 #[test]
 fn a_start_and_a_reload_report_planted_log_files() {
     if !is_root() {
