@@ -182,7 +182,9 @@ fn responses_that_a_client_refuses() {
     );
     assert_eq!(
         more("Sec-WebSocket-Extensions: permessage-deflate"),
-        Err(ResponseError::Extension("extension that was not offered"))
+        Err(ResponseError::Extension(
+            "the server chose an extension that was not offered"
+        ))
     );
     let endless = format!("HTTP/1.1 101 X\r\nA: {}", "a".repeat(20_000));
     let read = read_response(endless.as_bytes(), KEY, "", None);

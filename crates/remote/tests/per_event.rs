@@ -405,7 +405,10 @@ fn an_invalid_response_fails_the_event_without_effects() {
             &|id| (200, good(id, "")[..20].to_vec()),
             "no complete answer",
         ),
-        (&|id| (200, good(id + 1, send)), "has no event"),
+        (
+            &|id| (200, good(id + 1, send)),
+            "has not been sent an event",
+        ),
         (
             &|id| (200, [good(id, send), good(id, "")].concat()),
             "after the answer",

@@ -48,13 +48,19 @@ pub(crate) struct DevMode {
 #[derive(Default)]
 struct DevNotices {
     last: u64,
-    recent: VecDeque<(Instant, String)>,
+    recent: VecDeque<RecentNotice>,
     /// The reason of the last rejected reload.
     refused: Option<String>,
     /// Warnings about the running code, until the next reload.
     warnings: Vec<String>,
     /// The hash of the served files at the last check: see [`fingerprint`].
     fingerprint: u64,
+}
+
+struct RecentNotice {
+    at: Instant,
+    notice: String,
+    is_published: bool,
 }
 
 impl DevMode {
@@ -99,7 +105,8 @@ impl DevMode {
         let fingerprint = fingerprint(config);
         let mut board = self.board.lock();
         board.refused = None;
-        board.recent.clear();
+        // An error that no page has seen stays: saving a file may cause two reloads, the second just after the error.
+        board.recent.retain(|recent| !recent.is_published);
         self.add_notice(&mut board, "reloaded", "", "");
         if std::mem::replace(&mut board.fingerprint, fingerprint) != fingerprint {
             self.add_notice(&mut board, "files", "", "");
@@ -111,7 +118,11 @@ impl DevMode {
         if board.recent.len() == NOTICES_MAX {
             board.recent.pop_front();
         }
-        board.recent.push_back((now(), notice));
+        board.recent.push_back(RecentNotice {
+            at: now(),
+            notice,
+            is_published: false,
+        });
     }
 
     fn notice(&self, board: &mut DevNotices, kind: &str, title: &str, text: &str) -> String {
@@ -131,8 +142,12 @@ impl Notices for DevMode {
     fn due(&self) -> Vec<String> {
         let mut board = self.board.lock();
         let now = now();
-        board.recent.retain(|(at, _)| now - *at < KEPT);
-        let recent = board.recent.iter().map(|(_, notice)| notice);
+        board.recent.retain(|recent| now - recent.at < KEPT);
+        board
+            .recent
+            .iter_mut()
+            .for_each(|recent| recent.is_published = true);
+        let recent = board.recent.iter().map(|recent| &recent.notice);
         let standing = board.refused.iter().chain(&board.warnings);
         recent.chain(standing).cloned().collect()
     }

@@ -162,7 +162,10 @@ fn what_does_not_open_says_why_once() {
     world.advance(4999);
     assert!(world.failures(0).is_empty());
     world.advance(2);
-    assert_eq!(world.failures(0), ["1: not open within 5 s"]);
+    assert_eq!(
+        world.failures(0),
+        ["1: the connection was not open within 5 s"]
+    );
     assert!(world.is_closed(silent));
     let gone = world.dial(0, dial(SCRIPTED, 3));
     world.reset(gone);

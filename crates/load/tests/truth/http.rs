@@ -438,7 +438,7 @@ fn a_server_that_only_fails_has_no_throughput_and_redirects_are_named() {
             assert_eq!(messages.received_in_time, messages.received);
         }
         assert_eq!(
-            text.contains("redirected and not followed"),
+            text.contains("Redirects were not followed"),
             !is_bad,
             "{text}"
         );

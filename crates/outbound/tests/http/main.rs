@@ -391,7 +391,7 @@ fn redirects_are_followed() {
     assert!(
         fault
             .words
-            .contains("\"ftp://a.test/\": neither http:// nor"),
+            .contains("\"ftp://a.test/\": the URL begins with neither http:// nor"),
         "{fault:?}"
     );
     let mut unfollowed = get(&server.url("/loop"));

@@ -349,7 +349,7 @@ function t.tables_are_saved_and_loaded()
   fails("table files 2: ", other.load_json, other, "nothing.json")
   fails("conflict: \"error\", \"replace\" or \"skip\" expected", other.load_json, other, "x", { conflict = "x" })
   fails("the options are files", other.load_csv, other, "x", { list = "x" })
-  fails("a path expected", other.load_csv, other)
+  fails("a path of at most 4096 bytes expected", other.load_csv, other)
   check.equal(0, other:count())
 end
 

@@ -60,7 +60,7 @@ fn invalid_urls() {
                 "ws://127.0.0.1/",
                 "--recover",
             ],
-            "have to be answered",
+            "requires publications that are answered",
         ),
         (
             &[

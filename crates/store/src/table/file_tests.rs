@@ -235,7 +235,11 @@ fn mistakes_are_named_with_their_place() {
             "{\"id\":\n1}",
             "line 1: unexpected end of file",
         ),
-        (LoadFormat::Csv, "", "line 1: it is empty"),
+        (
+            LoadFormat::Csv,
+            "",
+            "line 1: the file is empty: the first line must name the columns",
+        ),
         (LoadFormat::Csv, "id,x", "line 1: there is no column \"x\""),
         (LoadFormat::Csv, "id,id", "line 1: id occurs twice"),
         (

@@ -384,7 +384,10 @@ fn other_columns_are_named() {
             with("id:u32", &[word, n, ("m", "u8")], false),
             "the file has no column m",
         ),
-        (with("id:u32", &[word, n], true), "its rows don't expire"),
+        (
+            with("id:u32", &[word, n], true),
+            "rows of the file don't expire, but rows of the table do",
+        ),
         (
             with("key:u32", &[word, n], false),
             "the file has no column key",

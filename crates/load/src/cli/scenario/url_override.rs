@@ -193,7 +193,7 @@ mod tests {
         );
         assert_eq!(
             moved("ws://h/x", &places(&["ws://a", "http://b"])).unwrap_err(),
-            "\"ws://h/x\" could go to ws://a/x and to ws://b/x"
+            "\"ws://h/x\" could be redirected both to ws://a/x and to ws://b/x"
         );
     }
 
