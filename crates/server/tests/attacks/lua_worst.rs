@@ -55,6 +55,11 @@ const EXCEPTIONS: &[(&str, u64, &str)] = &[
         "a VM may exceed its limit before it is ended",
     ),
     (
+        "veche.base64.decode",
+        8,
+        "pages of freed buffers stay with the allocator for a moment",
+    ),
+    (
         "veche.spawn",
         16,
         "a VM may exceed its limit before it is ended",
