@@ -467,7 +467,8 @@ pub struct RouteConfig {
 }
 
 impl RouteConfig {
-    /// Returns a name that a route keeps as long as its listeners and its path stay the same.
+    /// Returns a name that a route keeps as long as its `listen` and its path stay the same; unique among routes of
+    /// sessions.
     pub fn name(&self) -> String {
         format!("{} {}", self.listen, self.path.as_str())
     }

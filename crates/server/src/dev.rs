@@ -60,6 +60,7 @@ struct DevNotices {
 struct RecentNotice {
     at: Instant,
     notice: String,
+    is_error: bool,
     is_published: bool,
 }
 
@@ -105,9 +106,15 @@ impl DevMode {
         let fingerprint = fingerprint(config);
         let mut board = self.board.lock();
         board.refused = None;
-        // An error that no page has seen stays: saving a file may cause two reloads, the second just after the error.
-        board.recent.retain(|recent| !recent.is_published);
+        // An error that was not published stays, after the notice at which pages remove errors: saving a file may cause two
+        // reloads, the second just after the error.
+        let unseen: Vec<RecentNotice> = board
+            .recent
+            .drain(..)
+            .filter(|recent| recent.is_error && !recent.is_published)
+            .collect();
         self.add_notice(&mut board, "reloaded", "", "");
+        board.recent.extend(unseen);
         if std::mem::replace(&mut board.fingerprint, fingerprint) != fingerprint {
             self.add_notice(&mut board, "files", "", "");
         }
@@ -121,6 +128,7 @@ impl DevMode {
         board.recent.push_back(RecentNotice {
             at: now(),
             notice,
+            is_error: kind == "error",
             is_published: false,
         });
     }

@@ -50,7 +50,9 @@ pub struct HookClient {
 struct RegisteredHook {
     route: Box<str>,
     kind: HookKind,
-    /// `None` if the current configuration does not contain this hook.
+    /// The last URL that the route had for this kind.
+    url: Option<SecretUrl>,
+    /// `None` if the current configuration contains neither this hook nor its last URL.
     endpoint: Option<Arc<HookEndpoint>>,
 }
 
@@ -136,6 +138,7 @@ impl HookClient {
             hooks.push(RegisteredHook {
                 route: route.into(),
                 kind,
+                url: None,
                 endpoint: None,
             });
             hooks.len() - 1
@@ -162,6 +165,7 @@ impl HookClient {
             return;
         };
         endpoints.retain(|endpoint| endpoint.options == options);
+        let mut current: Vec<Arc<HookEndpoint>> = Vec::new();
         for (BackEndId(index), url) in urls {
             let hook = &mut hooks[index as usize];
             // Hooks of one kind with the same URL share its limits and its breaker.
@@ -173,7 +177,16 @@ impl HookClient {
                 endpoints.push(Arc::clone(&endpoint));
                 endpoint
             });
+            current.push(Arc::clone(&endpoint));
+            hook.url = Some(url.clone());
             hook.endpoint = Some(endpoint);
+        }
+        // Clients of a route that was removed or has another path keep its URL while other routes use it.
+        for hook in hooks.iter_mut().filter(|hook| hook.endpoint.is_none()) {
+            let same = current.iter().find(|endpoint| {
+                endpoint.kind == hook.kind && Some(&endpoint.url) == hook.url.as_ref()
+            });
+            hook.endpoint = same.cloned();
         }
     }
 

@@ -496,6 +496,9 @@ fn connected_clients_use_the_urls_of_a_reload() {
     assert_eq!(ann.ask(rpc(4, "m"))["error"], internal);
     reload(&moved);
     assert_eq!(ann.ask(rpc(5, "m"))["rpc"]["data"], "new");
+    // Its route has another path, but the URL is still in use.
+    reload(&moved.replace("path = \"/c\"", "path = \"/d\""));
+    assert_eq!(ann.ask(rpc(6, "m"))["rpc"]["data"], "new");
 }
 
 #[test]
