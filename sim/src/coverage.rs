@@ -79,7 +79,7 @@ pub(crate) enum CoverageEvent {
     DecidedTooLate,
     /// A connection or subscription was renewed.
     Renewed,
-    /// A subscription expired.
+    /// A client was unsubscribed, since its subscription expired.
     Unsubscribed,
     /// An RPC method returned its result.
     Rpc,
@@ -111,7 +111,7 @@ pub(crate) enum CoverageEvent {
     PostedElsewhere,
     /// An invalid or forged envelope was not accepted.
     Forged,
-    /// The process crashed.
+    /// The process was killed and started again.
     Crashed,
     /// Streams were restored from disk.
     Restored,

@@ -350,6 +350,21 @@ fn push_one() {
     );
 }
 
+/// Pushes the lines of a text to a user by `veche push -`.
+fn push_lines(folder: &Folder, address: &str, lines: &str) -> (i32, String, String) {
+    let mut child = folder
+        .veche(&["push", "--address", address, "--user", "a", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(lines.as_bytes()).unwrap();
+    drop(input);
+    seen(child.wait_with_output().unwrap())
+}
+
 #[test]
 fn push_from_standard_input_is_pipelined() {
     const LINES: usize = 5_000;
@@ -358,21 +373,9 @@ fn push_from_standard_input_is_pipelined() {
         Some(3) => json!({"id": 3, "error": {"code": 107, "message": "refused"}}),
         _ => handed_two(request),
     });
-    let mut child = folder
-        .veche(&["push", "--address", &address, "--user", "a", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    for line in 1..LINES {
-        writeln!(input, "line {line}").unwrap();
-    }
     // The last line of the input has no newline.
-    write!(input, "line {LINES}").unwrap();
-    drop(input);
-    let (code, out, err) = seen(child.wait_with_output().unwrap());
+    let lines: Vec<String> = (1..=LINES).map(|line| format!("line {line}")).collect();
+    let (code, out, err) = push_lines(&folder, &address, &lines.join("\n"));
     assert_eq!(out, "4999 pushes, handed to 9998 connections in all\n");
     let expected = "veche: line 3: refused (error 107)\nveche: 1 of 5000 lines were not pushed\n";
     assert_eq!((code, err.as_str()), (4, expected));

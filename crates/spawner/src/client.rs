@@ -161,7 +161,7 @@ fn gone(error: io::Error) -> io::Error {
 /// A process that was started.
 #[derive(Debug)]
 pub struct Spawned {
-    /// The process id.
+    /// The process id, which is also the id of its process group.
     pub pid: u32,
     /// The process's socket, which is non-blocking.
     pub socket: UnixStream,

@@ -110,7 +110,7 @@ pub enum HookTarget {
     },
 }
 
-/// The number that the process assigned to a back end for one kind of request.
+/// The number that the process assigned to a hook of a route. A reload may change the hook's URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackEndId(pub u32);
 

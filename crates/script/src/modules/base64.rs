@@ -40,7 +40,7 @@ pub(super) fn module(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table
         ("encode_url", "base64.encode_url", URL),
     ];
     for (name, function, engine) in encoders {
-        let host = context.clone();
+        let host = Rc::clone(context);
         let encode = lua.create_function(move |lua, values: MultiValue| {
             let arguments = Arguments::new(function, values);
             let data = arguments.bytes(1)?;
@@ -65,7 +65,7 @@ pub(super) fn module(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table
         ("decode_url", "base64.decode_url", URL),
     ];
     for (name, function, engine) in decoders {
-        let host = context.clone();
+        let host = Rc::clone(context);
         let decode = lua.create_function(move |lua, values: MultiValue| {
             let arguments = Arguments::new(function, values);
             let text = arguments.bytes(1)?;

@@ -304,14 +304,11 @@ fn unreadable(error: &io::Error) -> CommandFailure {
 }
 
 /// Totals of many pushes.
-#[derive(Default)]
 struct PushTotals {
     pushes: u64,
-    /// The number of connections that accepted a push, summed over the pushes for which it is
-    /// known.
-    handed: u64,
-    /// Whether the number of connections is unknown for one of the pushes.
-    is_unknown: bool,
+    /// The number of connections that accepted a push, summed over all pushes; `None` if it is
+    /// unknown for one of them.
+    handed: Option<u64>,
     failed: u64,
 }
 
@@ -344,14 +341,9 @@ fn stream(
     sent?;
     let failed = sum.failed + skipped;
     let plural = if sum.pushes == 1 { "push" } else { "pushes" };
-    let handed = match sum.is_unknown {
-        true => String::new(),
-        false => format!(
-            ", {} in all{}",
-            handed_to(sum.handed),
-            builder.why(sum.handed)
-        ),
-    };
+    let handed = sum.handed.map_or_else(String::new, |handed| {
+        format!(", {} in all{}", handed_to(handed), builder.why(handed))
+    });
     print_line(format_args!("{} {plural}{handed}", sum.pushes))?;
     if failed > 0 {
         let lines = sum.pushes + failed;
@@ -441,14 +433,20 @@ fn collect(
     address: SocketAddr,
     waiting: &Receiver<()>,
 ) -> Result<PushTotals, CommandFailure> {
-    let mut sum = PushTotals::default();
+    let mut sum = PushTotals {
+        pushes: 0,
+        handed: Some(0),
+        failed: 0,
+    };
     while waiting.recv().is_ok() {
         let PushReply { id, outcome } = answers.next(address)?;
         match outcome {
             Ok(published) => {
                 sum.pushes += 1;
-                sum.handed += published.handed.unwrap_or_default();
-                sum.is_unknown |= published.handed.is_none();
+                sum.handed = sum
+                    .handed
+                    .zip(published.handed)
+                    .map(|(sum, handed)| sum + handed);
             }
             Err(why) => {
                 let line = id.map_or_else(String::new, |id| format!("line {id}: "));

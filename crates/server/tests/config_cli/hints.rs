@@ -1,12 +1,11 @@
 //! Messages about input that is almost right, and about output that ends early.
 
-use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::{Folder, GOOD, push_listener, seen};
+use super::{Folder, GOOD, push_lines, push_listener, seen};
 
 #[test]
 fn a_reader_that_stops_early_is_no_failure() {
@@ -74,17 +73,7 @@ fn a_push_whose_connections_are_not_counted_is_a_success() {
             Some(1) => json!({"id": 1, "result": {"nodes": 2}}),
             _ => json!({"id": request["id"], "result": {"handed": 2}}),
         });
-        let mut child = folder
-            .veche(&["push", "--address", &address, "--user", "a", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        write!(input, "{lines}").unwrap();
-        drop(input);
-        let pushed = seen(child.wait_with_output().unwrap());
+        let pushed = push_lines(&folder, &address, lines);
         assert_eq!(pushed, (0, expected.to_owned(), String::new()));
         server.join().unwrap();
     }

@@ -157,26 +157,24 @@ impl HookClient {
             .map(|(route, kind, url)| (self.id(&route, kind), url))
             .collect();
         let mut hooks = self.hooks.lock();
-        let mut endpoints: Vec<Arc<HookEndpoint>> = hooks
+        let before: Vec<Arc<HookEndpoint>> = hooks
             .iter_mut()
             .filter_map(|hook| hook.endpoint.take())
             .collect();
         let Some(options) = options else {
             return;
         };
-        endpoints.retain(|endpoint| endpoint.options == options);
         let mut current: Vec<Arc<HookEndpoint>> = Vec::new();
         for (BackEndId(index), url) in urls {
             let hook = &mut hooks[index as usize];
             // Hooks of one kind with the same URL share its limits and its breaker.
-            let known = endpoints
-                .iter()
-                .find(|endpoint| endpoint.kind == hook.kind && endpoint.url == *url);
-            let endpoint = known.cloned().unwrap_or_else(|| {
-                let endpoint = self.endpoint(hook.kind, url, &options);
-                endpoints.push(Arc::clone(&endpoint));
-                endpoint
+            let known = current.iter().chain(&before).find(|endpoint| {
+                endpoint.kind == hook.kind && endpoint.url == *url && endpoint.options == options
             });
+            let endpoint = match known {
+                Some(known) => Arc::clone(known),
+                None => self.endpoint(hook.kind, url, &options),
+            };
             current.push(Arc::clone(&endpoint));
             hook.url = Some(url.clone());
             hook.endpoint = Some(endpoint);
