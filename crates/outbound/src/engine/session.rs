@@ -126,26 +126,32 @@ impl EngineSession {
                 "redis: no reply to a script",
             ));
         };
-        match &*state {
-            "promoted" if trusts => shared.notice(&Notice::Trusted),
-            "promoted" => shared.notice(&Notice::Promoted),
-            _ => {}
-        }
         let now = KnownServer {
             replication,
             generation,
         };
+        // Another port or node may have recorded the promotion, and so may this one, if it has lost the reply.
+        let was_primary = known
+            .as_ref()
+            .is_some_and(|known| known.replication == before);
+        let is_promoted = state == "promoted" || was_primary;
         let store = match known {
             None => StoreState::Same,
             Some(known) if *known == now => StoreState::Same,
             Some(known) if known.generation != now.generation => StoreState::Promoted,
-            // Another node may have recorded the promotion already.
-            Some(known) if trusts && known.replication == before => StoreState::Same,
-            Some(_) => {
-                shared.restarted(&now.replication);
-                StoreState::Restarted
-            }
+            Some(_) if trusts && was_primary => StoreState::Same,
+            Some(_) => StoreState::Restarted,
         };
+        if is_promoted {
+            let notice = if trusts {
+                Notice::Trusted
+            } else {
+                Notice::Promoted
+            };
+            shared.replaced(&now.replication, &notice);
+        } else if store != StoreState::Same {
+            shared.replaced(&now.replication, &Notice::Restarted);
+        }
         *known = Some(now);
         Ok(store)
     }

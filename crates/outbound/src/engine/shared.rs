@@ -109,8 +109,8 @@ pub(super) struct ReportedState {
     lost: AtomicUsize,
     /// The time of the last refused command.
     refused_at: Mutex<Option<Instant>>,
-    /// The replication id of the server whose restart was reported last.
-    restarted: Mutex<String>,
+    /// The replication id of the server whose restart or promotion was reported last.
+    replaced_by: Mutex<String>,
 }
 
 impl fmt::Debug for SharedPorts {
@@ -147,12 +147,12 @@ impl SharedPorts {
         }
     }
 
-    /// Handles a restart of the server with this replication id.
-    pub(super) fn restarted(&self, replication: &str) {
-        let known = &mut *self.reported.restarted.lock();
+    /// Reports that the server with this replication id has replaced the one before it; once for all ports.
+    pub(super) fn replaced(&self, replication: &str, notice: &Notice) {
+        let known = &mut *self.reported.replaced_by.lock();
         if known != replication {
             replication.clone_into(known);
-            self.notice(&Notice::Restarted);
+            self.notice(notice);
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use veche_nodes::NodeId;
+use veche_outbound::Outbound;
 use veche_outbound::engine::{EngineSettings, Notice, Sentinel};
 
 use crate::bench::Bench;
@@ -50,8 +51,19 @@ impl Group {
     }
 
     fn node(&self, trusts_failover: bool) -> Bench<RemoteEngine> {
-        let notices = Arc::clone(&self.notices);
-        let settings = EngineSettings {
+        let settings = self.settings(1, trusts_failover, &self.notices);
+        node_with(&self.primary, settings)
+    }
+
+    /// Returns the settings of a node that adds its notices to `notices`.
+    fn settings(
+        &self,
+        number: u64,
+        trusts_failover: bool,
+        notices: &Arc<Mutex<Vec<Notice>>>,
+    ) -> EngineSettings {
+        let notices = Arc::clone(notices);
+        EngineSettings {
             keyspace: self.sentinel.keyspace(),
             sentinel: Some(Sentinel {
                 primary: "main".into(),
@@ -61,10 +73,9 @@ impl Group {
             }),
             prefix: "test".into(),
             trusts_failover,
-            node: NodeId(1),
+            node: NodeId(number),
             notice: Arc::new(move |notice| notices.lock().push(notice.clone())),
-        };
-        node_with(&self.primary, settings)
+        }
     }
 
     /// Kills the primary, and waits until the replica serves.
@@ -93,7 +104,8 @@ fn a_promotion_begins_new_epochs() {
     bench.subscribe(1, None);
     let before = bench.publish_and_settle("a").position.expect("it is kept");
     group.fail_over(&mut bench);
-    assert!(group.notices.lock().contains(&Notice::Promoted));
+    let notices = group.notices.lock().clone();
+    assert!(notices.contains(&Notice::Promoted), "{notices:?}");
     assert_eq!(bench.outlet.lost, [1]);
     let after = bench.publish_and_settle("b").position.expect("it is kept");
     assert_ne!(before.epoch, after.epoch);
@@ -114,4 +126,35 @@ fn a_trusted_promotion_changes_nothing() {
         (before.epoch, before.offset + 1),
         (after.epoch, after.offset)
     );
+}
+
+/// Each node reports a promotion once, although only the first one that connects records it in the store.
+#[test]
+fn each_node_reports_a_promotion() {
+    for trusts_failover in [false, true] {
+        let group = Group::start();
+        let mut bench = group.node(trusts_failover);
+        let outbound = Outbound::default();
+        let others = Arc::default();
+        let settings = group.settings(2, trusts_failover, &others);
+        let store = outbound.engine(settings).expect("a server");
+        let ports = [(); 2].map(|()| store.channels(|| {}).expect("threads"));
+        bench.publish_and_settle("a");
+        group.fail_over(&mut bench);
+        let begin = Instant::now();
+        while !others.lock().contains(&Notice::Connected) {
+            assert!(begin.elapsed() < Duration::from_secs(30), "not connected");
+            bench.settle();
+        }
+        drop(ports);
+        let expected = match trusts_failover {
+            true => Notice::Trusted,
+            false => Notice::Promoted,
+        };
+        for notices in [&group.notices, &others] {
+            let notices = notices.lock();
+            let count = notices.iter().filter(|one| **one == expected).count();
+            assert_eq!(count, 1, "{notices:?}");
+        }
+    }
 }
