@@ -56,7 +56,8 @@
 //! * `join`: a new subscriber joins at the position reached by the feed, and gets the publications that it has missed
 //!   up to there. An engine that does not hold them in this process returns [`EngineReply::Deferred`] and feeds only by
 //!   reports. The home then reads once for all waiting subscribers of a channel, and keeps the items delivered
-//!   meanwhile. Until the read has completed, the subscription is pending: it is not counted and receives nothing.
+//!   meanwhile. [`Engine::follow`] announces the read of the subscriber with which the feed begins, so that the engine
+//!   can read together with the position. Until the read has completed, the subscription is pending: it is not counted and receives nothing.
 //! * `chain`: a read returns a [`HistorySegment`]: publications linked without a gap, up to the top. It can be joined
 //!   with a position only if the position has the same epoch and its offset is one of the links. An engine that is not
 //!   certain of a link shortens the segment, and the subscriber learns that publications are missing.
@@ -143,7 +144,15 @@ pub trait Engine {
 
     /// Starts the feed of a channel that gets its first subscriber on this node. `slot` is `None` without history. A
     /// deferred reply arrives as [`EngineReport::Following`], unless [`unfollow`](Self::unfollow) is called first.
-    fn follow(&mut self, _name: &Arc<str>, _slot: Option<u32>) -> EngineReply<()> {
+    ///
+    /// `first_read` says what that subscriber will read; the engine may read it together with the position at which the
+    /// feed begins.
+    fn follow(
+        &mut self,
+        _name: &Arc<str>,
+        _slot: Option<u32>,
+        _first_read: ReadStart,
+    ) -> EngineReply<()> {
         EngineReply::Ready(())
     }
 

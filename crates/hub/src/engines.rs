@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::engine::{
     Catalog, Engine, EngineGauges, EngineReply, EngineReport, LocalMembers, MaintenanceScope,
-    MemberChange, NewPublication, OrderResult, QueryContext, RequestContext, StoredChannel,
+    MemberChange, NewPublication, OrderResult, QueryContext, ReadStart, RequestContext,
+    StoredChannel,
 };
 use crate::{
     ClientInfo, HistoryError, HistoryOptions, HistoryPage, HistoryQuery, MemoryEngine, Namespaces,
@@ -94,8 +95,13 @@ impl Engine for NodeEngine {
     }
 
     #[inline]
-    fn follow(&mut self, name: &Arc<str>, slot: Option<u32>) -> EngineReply<()> {
-        on!(self, follow(name, slot))
+    fn follow(
+        &mut self,
+        name: &Arc<str>,
+        slot: Option<u32>,
+        first_read: ReadStart,
+    ) -> EngineReply<()> {
+        on!(self, follow(name, slot, first_read))
     }
 
     #[inline]

@@ -83,17 +83,18 @@ impl PendingSubscriber {
             is_refused: false,
         }
     }
+}
 
-    fn read_start(&self, recovery: RecoveryMode) -> ReadStart {
-        match (&self.options.since, recovery) {
-            (None, _) => ReadStart::TopOnly,
-            // The latest publication must be read, because the subscriber receives it unless the
-            // subscriber's position shows that it has this publication.
-            (Some(_), RecoveryMode::Latest) => ReadStart::Since(0),
-            (Some(since), RecoveryMode::Missed) => {
-                let offsets = since.iter().map(|since| since.offset);
-                offsets.min().map_or(ReadStart::TopOnly, ReadStart::Since)
-            }
+/// Returns how far back the read for a subscriber with these options should reach.
+fn read_start(subscribe_options: &SubscribeOptions, recovery: RecoveryMode) -> ReadStart {
+    match (&subscribe_options.since, recovery) {
+        (None, _) => ReadStart::TopOnly,
+        // The latest publication must be read, because the subscriber receives it unless the
+        // subscriber's position shows that it has this publication.
+        (Some(_), RecoveryMode::Latest) => ReadStart::Since(0),
+        (Some(since), RecoveryMode::Missed) => {
+            let offsets = since.iter().map(|since| since.offset);
+            offsets.min().map_or(ReadStart::TopOnly, ReadStart::Since)
         }
     }
 }
@@ -141,7 +142,10 @@ impl<E: Engine> Hub<E> {
     ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
         let history = self.namespaces.of(&self.channels[index].name).history;
         let slot = history.is_some().then(|| self.open_stream(index));
-        if !self.follows(index, slot) {
+        let first_read = history.map_or(ReadStart::TopOnly, |history| {
+            read_start(subscribe_options, history.recovery)
+        });
+        if !self.follows(index, slot, first_read) {
             return EngineReply::Deferred;
         }
         let (Some(history), Some(slot)) = (history, slot) else {
@@ -165,18 +169,18 @@ impl<E: Engine> Hub<E> {
     }
 
     /// At the channel's home: returns whether the engine follows the channel. If it does not, asks
-    /// the engine to follow it.
+    /// the engine to follow it; `first_read` is what the subscriber will read.
     #[inline]
-    fn follows(&mut self, index: u32, slot: Option<u32>) -> bool {
+    fn follows(&mut self, index: u32, slot: Option<u32>, first_read: ReadStart) -> bool {
         if !self.joins.is_empty() {
-            return self.follows_pending(index, slot);
+            return self.follows_pending(index, slot, first_read);
         }
         let channel = &self.channels[index];
         if channel.total_subscribers() > 0 {
             return true;
         }
         let is_done = matches!(
-            self.engine.follow(&channel.name, slot),
+            self.engine.follow(&channel.name, slot, first_read),
             EngineReply::Ready(())
         );
         if !is_done {
@@ -188,7 +192,7 @@ impl<E: Engine> Hub<E> {
 
     /// At the channel's home: does the same as [`follows`](Self::follows) while there are pending subscriptions.
     #[inline(never)]
-    fn follows_pending(&mut self, index: u32, slot: Option<u32>) -> bool {
+    fn follows_pending(&mut self, index: u32, slot: Option<u32>, first_read: ReadStart) -> bool {
         let channel = &self.channels[index];
         match self.joins.get(&index).map(|pending| pending.following) {
             None if channel.total_subscribers() > 0 => return true,
@@ -197,7 +201,7 @@ impl<E: Engine> Hub<E> {
             None | Some(Following::Refused) => {}
         }
         let is_done = matches!(
-            self.engine.follow(&channel.name, slot),
+            self.engine.follow(&channel.name, slot, first_read),
             EngineReply::Ready(())
         );
         let following = match is_done {
@@ -384,7 +388,8 @@ impl<E: Engine> Hub<E> {
             return;
         }
         let waiting = pending.subscribers.iter().filter(|one| !one.is_refused);
-        let Some(reach) = waiting.map(|one| one.read_start(history.recovery)).min() else {
+        let starts = waiting.map(|one| read_start(&one.options, history.recovery));
+        let Some(reach) = starts.min() else {
             return;
         };
         let read = self.reads.next(reach);
@@ -453,7 +458,8 @@ impl<E: Engine> Hub<E> {
                 .as_deref()
                 .unwrap_or_default();
             let knows_more = since.iter().any(is_behind);
-            let reaches_further = pending_subscriber.read_start(history.recovery) < read.start;
+            let start = read_start(&pending_subscriber.options, history.recovery);
+            let reaches_further = start < read.start;
             let is_open = chain.is_some() && (fed.is_none() || reaches_further || knows_more);
             let recovered = match (&pending_subscriber.options.since, &fed) {
                 (None, _) => None,

@@ -16,7 +16,8 @@
 //! * *Epochs.* The epoch of a channel is the one in the store to which the orders go. When an item has another epoch,
 //!   the store is asked for the channel's epoch; if it has changed, the position is lost. After a restart of the store,
 //!   each channel in use is compared with the store before anything is published; if its last seen item is not stored,
-//!   it starts a new epoch. Without a connection, and until that comparison, items wait, and the results of reads and
+//!   it starts a new epoch. A channel whose feed was interrupted is compared once the feed continues, or before the
+//!   next request about it, so that one comparison serves both purposes. Without a connection, and until that comparison, items wait, and the results of reads and
 //!   of other comparisons are ignored: they may come from a store that has assigned the same offsets again. If the next
 //!   connection is to another server, the waiting items are dropped.
 
@@ -32,12 +33,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use veche_nodes::engine::channel::{self as wire, Keep};
+use veche_nodes::engine::channel::{self as wire, Direction, Keep};
 
 use crate::engine::{Catalog, EngineReport, MemberChangeContext, QueryContext, RequestContext};
-use crate::history_segment::HistoryRead;
+use crate::history_segment::{HistoryRead, ReadStart};
 use crate::{
     Epoch, HistoryError, HistoryOptions, HistoryQuery, Namespaces, Position, PresenceError,
+    RECOVERED_MAX,
 };
 use entries::{ChannelEntries, ChannelEntry, FeedState};
 use waiting::Waiting;
@@ -90,6 +92,8 @@ pub struct RemoteEngine {
     ignored: u64,
     /// Whether some channels were not compared yet with a store that may have lost data or been replaced.
     has_unsure: bool,
+    /// The tick of the last connection.
+    connected_at: u32,
     /// Whether the store has lost members or occupied channels of this home, so that they must be recorded again.
     has_forgotten: bool,
     /// The changes of channels' occupancy that are not ordered yet, oldest first, and the channels with an ordered
@@ -144,6 +148,24 @@ enum Task {
     },
 }
 
+impl Task {
+    /// Returns the channel whose stored publications the request reads or changes, if any.
+    fn channel(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Publish { publish, .. } => publish.keep.map(|_| &publish.channel),
+            Self::Check(check) => Some(&check.channel),
+            Self::History { read, .. } | Self::Chain { order: read, .. } => Some(&read.channel),
+            Self::Remove { channel, .. } => Some(channel),
+            _ => None,
+        }
+    }
+
+    /// Returns whether this is the comparison that an unsure channel waits for.
+    fn is_verification(&self) -> bool {
+        matches!(self, Self::Check(check) if check.is_verifying)
+    }
+}
+
 impl RemoteEngine {
     /// Returns an engine without a connection. `seed` must differ between all engines of all nodes.
     #[must_use]
@@ -165,6 +187,7 @@ impl RemoteEngine {
             next_checks: [0; 2],
             ignored: 0,
             has_unsure: false,
+            connected_at: 0,
             has_forgotten: false,
             unrecorded: VecDeque::new(),
             recording: HashSet::default(),
@@ -277,6 +300,24 @@ impl RemoteEngine {
         self.orders.push(order);
     }
 
+    /// Counts a request about a channel with a slot, and orders the comparison that must precede it.
+    fn begin_request(&mut self, slot: u32) {
+        if let Some(entry) = self.entries.get_mut(slot) {
+            entry.waiting += 1;
+        }
+        self.verify(slot);
+    }
+
+    /// Orders the comparison that an unsure channel waits for, unless it is ordered already. Called before each request
+    /// about a channel, because nothing may be published before the comparison.
+    fn verify(&mut self, place: u32) {
+        let entry = self.entries.get(place);
+        let is_due = entry.is_some_and(|entry| entry.is_unsure && !entry.is_verifying);
+        if is_due && self.connection.is_some() {
+            self.check(place, true);
+        }
+    }
+
     /// Orders a comparison of a channel's top with the last seen item. With `is_verifying`, the channel begins a new
     /// epoch if the store does not have that item.
     fn check(&mut self, place: u32, is_verifying: bool) {
@@ -286,6 +327,9 @@ impl RemoteEngine {
         let Some(history) = self.namespaces.of(&entry.name).history else {
             return;
         };
+        let first_read = entry.first_read.as_deref();
+        let first_read = first_read.filter(|_| matches!(entry.feed, FeedState::Placing(_)));
+        let read = first_read.map(|first| self.segment_read(&entry.name, &history, first.start));
         let seen = match (entry.feed, is_verifying) {
             (_, true) => entry.latest(),
             (FeedState::Placing(_), false) => None,
@@ -307,8 +351,33 @@ impl RemoteEngine {
             seen,
             is_verifying,
             ended,
+            read,
         };
+        if is_verifying && let Some(entry) = self.entries.get_mut(place) {
+            entry.is_verifying = true;
+        }
         self.order(Task::Check(Box::new(check)));
+    }
+
+    /// Returns the order to read the latest publications of a channel.
+    fn segment_read(
+        &self,
+        channel: &Arc<str>,
+        history: &HistoryOptions,
+        start: ReadStart,
+    ) -> Box<wire::Read> {
+        let (since, limit) = match start {
+            ReadStart::Since(since) => (Some(since), RECOVERED_MAX),
+            ReadStart::TopOnly => (None, 0),
+        };
+        Box::new(wire::Read {
+            ticket: 0,
+            channel: Arc::clone(channel),
+            keep: self.keep(history),
+            since,
+            limit,
+            direction: Direction::Latest,
+        })
     }
 
     /// Requests the position at which the feed of a subscribed channel continues. Returns `true` if no position
@@ -397,9 +466,19 @@ impl RemoteEngine {
                 false => EngineReport::Presence(caller, Err(PresenceError::Unavailable)),
             },
             Task::Occupancy(occupancy) => return self.requeue_unrecorded(occupancy),
-            Task::Check(_) => return,
+            Task::Check(check) => return self.note_unverified(&check),
         };
         self.reports.push_back(report);
+    }
+
+    /// Records that a comparison with the store was not answered.
+    fn note_unverified(&mut self, check: &wire::Check) {
+        if check.is_verifying {
+            self.has_unsure = true;
+            if let Some(entry) = self.entries.find_mut(&check.channel) {
+                entry.is_verifying = false;
+            }
+        }
     }
 
     fn stop_following(&mut self, name: &Arc<str>) {
@@ -412,7 +491,8 @@ impl RemoteEngine {
         };
         entry.is_followed = false;
         entry.feed = FeedState::Off;
-        (entry.held, entry.previous) = (None, None);
+        entry.is_interrupted = false;
+        (entry.held, entry.previous, entry.first_read) = (None, None, None);
         match topic {
             None => self.orders.push(wire::Order::Unfollow(Arc::clone(name))),
             Some(topic) => self.drop_follower(topic),
@@ -435,6 +515,7 @@ impl RemoteEngine {
             let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(&*name));
             if is_of && let Some(entry) = self.entries.get_mut(place) {
                 entry.feed = FeedState::Off;
+                entry.is_interrupted = false;
                 entry.held = None;
             }
         }
@@ -451,7 +532,11 @@ impl RemoteEngine {
                 continue;
             };
             let is_fresh = std::mem::take(&mut entry.is_fresh);
-            if !is_fresh && entry.feed == FeedState::Live && entry.has_position() {
+            if !is_fresh
+                && entry.feed == FeedState::Live
+                && entry.has_position()
+                && !entry.is_unsure
+            {
                 self.check(place, false);
             }
         }
@@ -478,13 +563,21 @@ impl RemoteEngine {
         }
     }
 
-    /// Repeats failed comparisons of channels with a restarted or replaced store.
+    /// Repeats failed comparisons of channels with a restarted or replaced store. Channels with an interrupted feed are
+    /// compared when the feed continues; if it does not continue in time, they are compared here.
     fn check_unsure(&mut self) {
-        if std::mem::take(&mut self.has_unsure) {
-            for place in 0..self.entries.end() {
-                if self.entries.get(place).is_some_and(|one| one.is_unsure) {
-                    self.check(place, true);
-                }
+        if !std::mem::take(&mut self.has_unsure) {
+            return;
+        }
+        let is_late = self.ticks.wrapping_sub(self.connected_at) >= PATIENCE;
+        for place in 0..self.entries.end() {
+            let entry = self.entries.get(place);
+            let Some(entry) = entry.filter(|one| one.is_unsure && !one.is_verifying) else {
+                continue;
+            };
+            match entry.is_interrupted && !is_late {
+                true => self.has_unsure = true,
+                false => self.check(place, true),
             }
         }
     }

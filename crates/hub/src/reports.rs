@@ -34,8 +34,8 @@ impl<E: Engine> Hub<E> {
         self.pending_reports.len() + self.engine.ready_reports() + self.feed_queues.len()
     }
 
-    /// Makes one pass over all reports, oldest first. Returns `false` if sessions must process their replies to
-    /// subscriptions before more is delivered.
+    /// Makes one pass over all reports, oldest first. Returns `false` if another pass is needed, before which sessions
+    /// must process their replies to subscriptions.
     pub(crate) fn retry_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         while let Some(report) = self.engine.poll() {
             self.pending_reports.push_back(report);
@@ -62,7 +62,8 @@ impl<E: Engine> Hub<E> {
             }
         }
         self.advance_feed_queues(outlet);
-        true
+        // While a report was handled, a result may have been requested that the engine already had.
+        self.engine.ready_reports() == 0
     }
 
     /// At the channel's home: returns the number of requests of this channel that wait in the engine.

@@ -87,6 +87,8 @@ pub(super) struct Feed {
     items: VecDeque<Event>,
     /// Topics whose subscription has yet to be confirmed to the home.
     confirmed: VecDeque<Arc<str>>,
+    /// Whether the home has yet to learn that a connection was lost.
+    is_interrupted: bool,
 }
 
 /// The faults that may affect the items of a feed within an epoch.
@@ -103,7 +105,7 @@ pub(super) struct FeedFaults {
 impl Feed {
     /// Loses the connection, and all items in flight.
     pub(super) fn lose(&mut self) {
-        self.server = None;
+        self.is_interrupted |= self.server.take().is_some();
         self.is_silent = false;
         self.subscribed.clear();
         self.items.clear();
@@ -157,6 +159,9 @@ impl Feed {
     /// Returns the next event. The confirmation of a subscription never precedes an item that was published before the
     /// subscription, and may follow later items.
     pub(super) fn next(&mut self, faults: FeedFaults, random: &mut Rng) -> Option<Event> {
+        if std::mem::take(&mut self.is_interrupted) {
+            return Some(Event::Interrupted);
+        }
         if let Some(topic) = self.confirmed.pop_front_if(|_| random.bool()) {
             return Some(Event::Followed(topic));
         }

@@ -339,40 +339,12 @@ impl State {
             top,
             id: channel.top_id,
             latest: latest.map(|latest| (latest.before, latest.data.clone())),
+            entries: check.read.as_ref().map(|read| Box::new(channel.read(read))),
         }
     }
 
     fn read(&mut self, read: &Read, ledger: &mut Ledger) -> Entries {
-        let channel = self.channel(&read.channel, &read.keep, ledger);
-        let all = channel.stored.iter();
-        let mut found: Vec<_> = all
-            .filter(|(offset, _)| match (read.since, read.direction) {
-                (None, _) => true,
-                (Some(since), Direction::Reverse) => **offset < since,
-                (Some(since), _) => **offset > since,
-            })
-            .collect();
-        if read.direction != Direction::Forward {
-            found.reverse();
-        }
-        found.truncate(read.limit);
-        if read.direction == Direction::Latest {
-            found.reverse();
-        }
-        let top = channel.position();
-        let is_chain = found.last().is_none_or(|(last, _)| **last == top.offset);
-        let before = match found.first() {
-            Some((_, first)) if is_chain => first.before,
-            _ => top.offset,
-        };
-        let entries = found.into_iter();
-        Entries {
-            top,
-            before,
-            entries: entries
-                .map(|(offset, one)| (*offset, one.data.clone()))
-                .collect(),
-        }
+        self.channel(&read.channel, &read.keep, ledger).read(read)
     }
 
     /// Drops the publications of a channel.
@@ -487,6 +459,38 @@ impl Channel {
         Position {
             epoch: self.epoch.unwrap_or(Epoch::UNKNOWN),
             offset: self.top,
+        }
+    }
+
+    fn read(&self, read: &Read) -> Entries {
+        let all = self.stored.iter();
+        let mut found: Vec<_> = all
+            .filter(|(offset, _)| match (read.since, read.direction) {
+                (None, _) => true,
+                (Some(since), Direction::Reverse) => **offset < since,
+                (Some(since), _) => **offset > since,
+            })
+            .collect();
+        if read.direction != Direction::Forward {
+            found.reverse();
+        }
+        found.truncate(read.limit);
+        if read.direction == Direction::Latest {
+            found.reverse();
+        }
+        let top = self.position();
+        let is_chain = found.last().is_none_or(|(last, _)| **last == top.offset);
+        let before = match found.first() {
+            Some((_, first)) if is_chain => first.before,
+            _ => top.offset,
+        };
+        let entries = found.into_iter();
+        Entries {
+            top,
+            before,
+            entries: entries
+                .map(|(offset, one)| (*offset, one.data.clone()))
+                .collect(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use veche_nodes::engine::channel::{self as wire, Direction};
 
-use super::entries::{ChannelEntry, FeedState};
+use super::entries::{ChannelEntry, FeedState, FirstRead};
 use super::{RemoteEngine, Task, UNKNOWN, data};
 use crate::engine::{
     Catalog, Engine, EngineGauges, EngineReply, EngineReport, LocalMembers, MaintenanceScope,
@@ -13,8 +13,7 @@ use crate::engine::{
 use crate::history_segment::{HistoryRead, ReadStart};
 use crate::{
     ClientInfo, HistoryError, HistoryOptions, HistoryPage, HistoryQuery, Namespaces, Payload,
-    Position, PresenceError, PresenceStats, Publication, RECOVERED_MAX, SubscribeOptions,
-    SubscribeOutcome,
+    Position, PresenceError, PresenceStats, Publication, SubscribeOptions, SubscribeOutcome,
 };
 
 /// Maximum number of waiting publications; [`WAITING_BYTES_MAX`] limits their bytes. When a limit is reached,
@@ -50,8 +49,8 @@ impl Engine for RemoteEngine {
             (Some(_), Some(history)) => Some(self.keep(history)),
             _ => None,
         };
-        if let Some(entry) = offer.slot.and_then(|slot| self.entries.get_mut(slot)) {
-            entry.waiting += 1;
+        if let Some(slot) = offer.slot {
+            self.begin_request(slot);
         }
         self.waiting_bytes += data.len();
         let publish = wire::Publish {
@@ -97,7 +96,12 @@ impl Engine for RemoteEngine {
         self.pass_fences();
     }
 
-    fn follow(&mut self, name: &Arc<str>, slot: Option<u32>) -> EngineReply<()> {
+    fn follow(
+        &mut self,
+        name: &Arc<str>,
+        slot: Option<u32>,
+        first_read: ReadStart,
+    ) -> EngineReply<()> {
         let place = self.entries.find_or_insert(name);
         debug_assert!(slot.is_none_or(|slot| slot == place));
         let (ticks, topic) = (self.ticks, self.topic(name).map(Arc::<str>::from));
@@ -107,6 +111,13 @@ impl Engine for RemoteEngine {
         entry.is_followed = true;
         entry.feed = FeedState::Begun(ticks);
         entry.held = None;
+        entry.first_read = match first_read {
+            ReadStart::TopOnly => None,
+            start => Some(Box::new(FirstRead {
+                start,
+                segment: None,
+            })),
+        };
         self.begun.push_back((ticks, Arc::clone(name)));
         match topic {
             None => self.orders.push(wire::Order::Follow(Arc::clone(name))),
@@ -167,9 +178,7 @@ impl Engine for RemoteEngine {
         if query.limit != usize::MAX && query.limit > answer_max {
             return EngineReply::Ready(Err(HistoryError::TooMany(answer_max)));
         }
-        if let Some(entry) = self.entries.get_mut(kept.slot) {
-            entry.waiting += 1;
-        }
+        self.begin_request(kept.slot);
         let read = wire::Read {
             ticket: 0,
             channel: Arc::clone(kept.name),
@@ -193,30 +202,25 @@ impl Engine for RemoteEngine {
     }
 
     fn read_since(&mut self, slot: u32, read: HistoryRead) {
-        let Some(entry) = self.entries.get(slot) else {
+        let Some(entry) = self.entries.get_mut(slot) else {
             return;
         };
         let channel = Arc::clone(&entry.name);
+        if let Some(segment) = entry.take_first_read(read.start) {
+            return self
+                .reports
+                .push_back(EngineReport::Segment(channel, read, Some(segment)));
+        }
         let Some(history) = self.namespaces.of(&channel).history else {
             return self
                 .reports
                 .push_back(EngineReport::Segment(channel, read, None));
         };
-        let (since, limit) = match read.start {
-            ReadStart::Since(since) => (Some(since), RECOVERED_MAX),
-            ReadStart::TopOnly => (None, 0),
-        };
-        let order = wire::Read {
-            ticket: 0,
-            channel,
-            keep: self.keep(&history),
-            since,
-            limit,
-            direction: Direction::Latest,
-        };
+        self.verify(slot);
+        let order = self.segment_read(&channel, &history, read.start);
         self.order(Task::Chain {
             read,
-            order: Box::new(order),
+            order,
             expired_ms: self.now_ms.saturating_sub(history.ttl_ms),
         });
     }
@@ -234,9 +238,7 @@ impl Engine for RemoteEngine {
         kept: StoredChannel<'_>,
         request_context: RequestContext,
     ) -> EngineReply<Result<(), HistoryError>> {
-        if let Some(entry) = self.entries.get_mut(kept.slot) {
-            entry.waiting += 1;
-        }
+        self.begin_request(kept.slot);
         let channel = Arc::clone(kept.name);
         self.order(Task::Remove {
             request_context,
@@ -255,6 +257,7 @@ impl Engine for RemoteEngine {
     ) -> Option<Payload> {
         let entry = self.entries.get_mut(slot)?;
         let position = publication.position?;
+        entry.first_read = None;
         if entry.epoch == position.epoch {
             entry.last = position.offset;
         }

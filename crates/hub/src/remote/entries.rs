@@ -6,6 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use crate::engine::FeedItem;
+use crate::history_segment::{HistorySegment, ReadStart};
 use crate::{Epoch, Payload, Position};
 
 /// Maximum number of items of a channel that wait until its position is known. Further items are dropped and later
@@ -24,6 +25,10 @@ pub(super) struct ChannelEntry {
     /// Whether the store may have lost data or been replaced since the last comparison. If so, items are held until the
     /// next one.
     pub(super) is_unsure: bool,
+    /// Whether the comparison that an unsure channel waits for was ordered.
+    pub(super) is_verifying: bool,
+    /// Whether the feed of the live channel was interrupted and does not continue yet.
+    pub(super) is_interrupted: bool,
     /// Whether an item of an unknown epoch has arrived, and the answer of the store about the
     /// channel's epoch is pending.
     pub(super) is_in_doubt: bool,
@@ -45,8 +50,18 @@ pub(super) struct ChannelEntry {
         reason = "this is nearly always empty, and a box takes only one word per channel"
     )]
     pub(super) held: Option<Box<Vec<(FeedItem, u64)>>>,
+    /// The read that is ordered together with the position of a channel whose feed begins.
+    pub(super) first_read: Option<Box<FirstRead>>,
     /// The payload delivered last, if the channel uses deltas.
     pub(super) previous: Option<Box<Payload>>,
+}
+
+/// The read for the subscriber with which the feed of a channel begins.
+#[derive(Debug)]
+pub(super) struct FirstRead {
+    pub(super) start: ReadStart,
+    /// The result; `None` until the channel's position is known, or if the read has failed.
+    pub(super) segment: Option<Box<HistorySegment>>,
 }
 
 /// The state of a channel's feed.
@@ -70,6 +85,8 @@ impl ChannelEntry {
             feed: FeedState::Off,
             is_followed: false,
             is_unsure: false,
+            is_verifying: false,
+            is_interrupted: false,
             is_in_doubt: false,
             is_fresh: false,
             waiting: 0,
@@ -79,6 +96,7 @@ impl ChannelEntry {
             seen: 0,
             known: (0, 0),
             held: None,
+            first_read: None,
             previous: None,
         }
     }
@@ -127,6 +145,17 @@ impl ChannelEntry {
         let epoch = self.epoch;
         self.has_position()
             .then_some((Position { epoch, offset }, id))
+    }
+
+    /// Returns the segment of the first read, if it contains the result of a read from `start` on and still reaches to
+    /// the channel's position.
+    pub(super) fn take_first_read(&mut self, start: ReadStart) -> Option<Box<HistorySegment>> {
+        let first_read = self.first_read.take()?;
+        let position = self.position();
+        let segment = first_read
+            .segment
+            .filter(|segment| segment.top == position)?;
+        (first_read.start <= start && !self.is_unsure).then_some(segment)
     }
 
     /// Keeps an item of the feed for later, with the id of its publication. Drops the item if too many are kept.

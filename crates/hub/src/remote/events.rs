@@ -20,6 +20,7 @@ impl RemoteEngine {
         match event {
             Event::Up(number, store) => self.connected(number, store),
             Event::Down => self.disconnected(),
+            Event::Interrupted => self.interrupted(),
             Event::Followed(topic) => self.followed(&topic),
             Event::Item {
                 channel,
@@ -31,10 +32,11 @@ impl RemoteEngine {
                 if let Some((_, Task::Check(check))) = self.waiting.take(ticket) {
                     if let Some(entry) = self.entries.find_mut(&check.channel) {
                         entry.is_in_doubt = false;
+                        entry.is_verifying &= !check.is_verifying;
                     }
                     match found {
                         Some(found) => self.compared(&check, found),
-                        None => self.has_unsure |= check.is_verifying,
+                        None => self.note_unverified(&check),
                     }
                 }
             }
@@ -87,29 +89,66 @@ impl RemoteEngine {
     fn connected(&mut self, number: u64, store: StoreState) {
         self.connection = None;
         self.orders.push(Order::Begin(number));
-        let waiting: Vec<u64> = self.waiting.iter().map(|(ticket, _)| ticket).collect();
+        let waiting = self.waiting.iter();
+        let waiting = waiting.map(|(ticket, (_, task))| (ticket, task.is_verification()));
+        let (verifications, others): (Vec<_>, Vec<_>) = waiting.partition(|(_, is)| *is);
         self.connection = Some(number);
+        self.connected_at = self.ticks;
         let is_same = store == StoreState::Same;
         self.has_forgotten |= !is_same;
+        let had_unsure = std::mem::take(&mut self.has_unsure);
         for place in 0..self.entries.end() {
             let Some(entry) = self.entries.get_mut(place) else {
                 continue;
             };
-            if is_same && !(self.has_unsure && entry.has_position()) {
+            if is_same && !(had_unsure && entry.has_position()) {
                 self.become_sure(place);
                 continue;
             }
             // The held items may come from a server that is no longer the store. If the present store has them, the
             // comparison finds them.
             entry.held = None;
-            if entry.has_position() {
-                entry.is_unsure = true;
-                self.check(place, true);
+            if !entry.has_position() {
+                continue;
+            }
+            entry.is_unsure = true;
+            match entry.is_interrupted {
+                true => self.has_unsure = true,
+                false => self.verify(place),
             }
         }
-        self.has_unsure = false;
-        for ticket in waiting {
+        for (ticket, _) in verifications {
             self.send(ticket);
+        }
+        for (ticket, _) in others {
+            self.send_after_verification(ticket);
+        }
+    }
+
+    /// Sends a request that has waited for the connection, after the comparison that must precede it. Drops other
+    /// comparisons of an unsure channel, whose answers would be ignored.
+    fn send_after_verification(&mut self, ticket: u64) {
+        let Some((_, task)) = self.waiting.get_mut(ticket) else {
+            return;
+        };
+        let place = task.channel().and_then(|name| self.entries.find(name));
+        if let Some(place) = place {
+            let is_unsure = self.entries.get(place).is_some_and(|one| one.is_unsure);
+            if is_unsure && matches!(task, Task::Check(_)) {
+                self.waiting.take(ticket);
+                return;
+            }
+            self.verify(place);
+        }
+        self.send(ticket);
+    }
+
+    /// Handles an interruption of the feed.
+    fn interrupted(&mut self) {
+        for place in 0..self.entries.end() {
+            if let Some(entry) = self.entries.get_mut(place) {
+                entry.is_interrupted = entry.feed == FeedState::Live;
+            }
         }
     }
 
@@ -178,9 +217,11 @@ impl RemoteEngine {
     }
 
     fn followed_channel(&mut self, place: u32) {
-        let Some(entry) = self.entries.get(place) else {
+        let Some(entry) = self.entries.get_mut(place) else {
             return;
         };
+        entry.is_interrupted = false;
+        let is_unsure = entry.is_unsure;
         let name = Arc::clone(&entry.name);
         match entry.feed {
             FeedState::Off => {}
@@ -191,7 +232,7 @@ impl RemoteEngine {
             }
             // The channel was subscribed again. The feed lacks publications in between, so the position is checked.
             FeedState::Placing(_) => self.check(place, false),
-            FeedState::Live if entry.channel.is_some() => self.check(place, false),
+            FeedState::Live if entry.channel.is_some() => self.check(place, is_unsure),
             FeedState::Live => {}
         }
     }
@@ -364,9 +405,14 @@ impl RemoteEngine {
             // comparison also finds the latest publication.
             return;
         }
-        let Found { top, id, latest } = found;
+        let Found {
+            top,
+            id,
+            latest,
+            entries,
+        } = found;
         match entry.feed {
-            FeedState::Placing(_) => return self.placed(place, top, id),
+            FeedState::Placing(_) => return self.placed(place, top, id, check, entries),
             FeedState::Off | FeedState::Begun(_) if entry.epoch == top.epoch => {
                 return entry.note_known(top.offset, id);
             }
@@ -412,10 +458,22 @@ impl RemoteEngine {
     }
 
     /// Handles the position requested for a channel. The channel's feed is live from this position on.
-    fn placed(&mut self, place: u32, top: Position, id: u64) {
+    fn placed(
+        &mut self,
+        place: u32,
+        top: Position,
+        id: u64,
+        check: &Check,
+        entries: Option<Box<Entries>>,
+    ) {
+        let expired_ms = self.now_ms.saturating_sub(check.keep.ttl_ms);
         let Some(entry) = self.entries.get_mut(place) else {
             return;
         };
+        let segment = entries.map(|entries| Box::new(chain(*entries, expired_ms)));
+        if let Some(first) = &mut entry.first_read {
+            first.segment = segment;
+        }
         entry.set_position(top, id);
         entry.feed = FeedState::Live;
         entry.is_unsure = false;
@@ -492,7 +550,7 @@ impl RemoteEngine {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
         };
-        let is_other = epoch != entry.epoch && epoch != entry.ended;
+        let is_other = epoch != entry.epoch && epoch != entry.ended && !entry.is_unsure;
         if is_other && !std::mem::replace(&mut entry.is_in_doubt, true) {
             self.check(place, false);
         }

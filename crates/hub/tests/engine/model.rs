@@ -9,7 +9,7 @@ use bytes::Bytes;
 use veche_hub::{Epoch, Hub, Options, Position, PublishOptions, RemoteEngine, WorkerId};
 use veche_nodes::engine::StoreState as State;
 use veche_nodes::engine::channel::{
-    Direction, Event, Found, Keep, Members, Occupancy, Order, Publish, Published, id_of,
+    Direction, Event, Found, Keep, Members, Occupancy, Order, Publish, Published, Read, id_of,
     is_same_publication,
 };
 use veche_nodes::engine::peer::Entries;
@@ -40,6 +40,31 @@ impl Channel {
     fn begin(&mut self, keep: &Keep) {
         if self.epoch == 0 {
             self.epoch = keep.epoch.bits();
+        }
+    }
+
+    fn read(&self, read: &Read) -> Entries {
+        let all = self.stored.iter();
+        let mut entries: Vec<_> = all
+            .filter(|(offset, _)| match (read.since, read.direction) {
+                (None, _) => true,
+                (Some(since), Direction::Reverse) => **offset < since,
+                (Some(since), _) => **offset > since,
+            })
+            .map(|(offset, data)| (*offset, data.clone()))
+            .collect();
+        if read.direction != Direction::Forward {
+            entries.reverse();
+        }
+        entries.truncate(read.limit);
+        if read.direction == Direction::Latest {
+            entries.reverse();
+        }
+        let first = entries.first();
+        Entries {
+            top: self.position(),
+            before: first.map_or(self.top, |(offset, _)| offset - 1),
+            entries,
         }
     }
 }
@@ -176,7 +201,7 @@ impl Model {
             self.feed.clear();
             let topics = std::mem::take(&mut self.topics);
             self.following.extend(topics);
-            return Vec::new();
+            return vec![Event::Interrupted];
         }
         // The first few orders are executed, but their answers are lost.
         for _ in 0..self.rng.usize(..=self.orders.len()) {
@@ -214,37 +239,16 @@ impl Model {
                         latest: latest
                             .filter(|_| is_later)
                             .map(|(offset, data)| (offset - 1, data.clone())),
+                        entries: check.read.map(|read| Box::new(channel.read(&read))),
                     }),
                 }
             }
             Order::Read(read) => {
-                let channel = self.channels.entry(read.channel).or_default();
+                let channel = self.channels.entry(Arc::clone(&read.channel)).or_default();
                 channel.begin(&read.keep);
-                let all = channel.stored.iter();
-                let mut entries: Vec<_> = all
-                    .filter(|(offset, _)| match (read.since, read.direction) {
-                        (None, _) => true,
-                        (Some(since), Direction::Reverse) => **offset < since,
-                        (Some(since), _) => **offset > since,
-                    })
-                    .map(|(offset, data)| (*offset, data.clone()))
-                    .collect();
-                if read.direction != Direction::Forward {
-                    entries.reverse();
-                }
-                entries.truncate(read.limit);
-                if read.direction == Direction::Latest {
-                    entries.reverse();
-                }
-                let first = entries.first();
-                let entries = Entries {
-                    top: channel.position(),
-                    before: first.map_or(channel.top, |(offset, _)| offset - 1),
-                    entries,
-                };
                 Event::Entries {
                     ticket: read.ticket,
-                    entries: Some(Box::new(entries)),
+                    entries: Some(Box::new(channel.read(&read))),
                 }
             }
             Order::Remove { ticket, channel } => {

@@ -10,12 +10,12 @@ use veche_hub::{
     RecoveryMode, RemoteEngine, RequestOutcome, SubscribeOptions, Ticket,
 };
 use veche_nodes::engine::StoreState;
-use veche_nodes::engine::channel::{Event, Order, Published, Read};
+use veche_nodes::engine::channel::{Direction, Event, Found, Order, Published, Read};
 use veche_nodes::engine::peer::Entries;
 
 use crate::bench::{Bench, CHANNEL, ROOM};
 use crate::common::{name, session, subscribe};
-use crate::restarts::{at, bench, item, publish, tell};
+use crate::restarts::{at, begun_since, bench, check_of, item, publish, tell};
 
 /// Sets other options for the namespace with history. `latest_only`: its channels recover only the latest publication.
 fn set_options(bench: &mut Bench<RemoteEngine>, options: NamespaceOptions, latest_only: bool) {
@@ -240,6 +240,88 @@ fn only_an_empty_channel_is_reported_as_empty() {
         let kinds: Vec<_> = events.iter().map(|event| event.fields().kind).collect();
         assert_eq!(kinds, if is_empty { &["empty"][..] } else { &[] });
     }
+}
+
+/// The first subscriber of a channel returns with a position. What it has missed is read together with the position at
+/// which the feed begins.
+#[test]
+fn the_first_subscriber_is_recovered_with_the_position() {
+    // An item that arrives before the position is held, and delivered after the recovered publications.
+    for is_later_item in [false, true] {
+        let mut bench = begun_since(at(1, 1));
+        let data = publish(&mut bench, "a", at(1, 5));
+        let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));
+        let check = check_of(&orders);
+        let read = check
+            .read
+            .as_deref()
+            .expect("the publications are read, too");
+        assert_eq!((read.since, read.direction), (Some(1), Direction::Latest));
+        if is_later_item {
+            tell(&mut bench, item(at(1, 7), 5, &data));
+        }
+        let entries = Entries {
+            top: at(1, 5),
+            before: 1,
+            entries: vec![(3, data.clone()), (5, data.clone())],
+        };
+        let answer = Event::Checked {
+            ticket: check.ticket,
+            found: Some(Found {
+                top: at(1, 5),
+                id: 9,
+                latest: None,
+                entries: Some(Box::new(entries)),
+            }),
+        };
+        let orders = tell(&mut bench, answer);
+        assert_eq!(read_of(&orders), None, "it was read already");
+        let recovered = bench.outlet.answers.iter().find_map(|answer| match answer {
+            HubReply::Subscribed(Some(joined)) => joined.recovered.clone(),
+            _ => None,
+        });
+        let recovered = recovered.unwrap_or_else(|| panic!("{:?}", bench.outlet.answers));
+        let offsets = recovered.publications.iter();
+        let offsets: Vec<_> = offsets
+            .filter_map(|one| Some(one.position?.offset))
+            .collect();
+        assert!(recovered.is_complete);
+        let mut expected = vec![3, 5];
+        if is_later_item {
+            match offsets.len() {
+                2 => assert_eq!(bench.outlet.offsets(1), [7]),
+                _ => expected.push(7),
+            }
+        }
+        assert_eq!(offsets, expected);
+        // The result is used once: the next subscriber reads again.
+        let options = SubscribeOptions {
+            since: Some([at(1, 1).into()].into()),
+            ..SubscribeOptions::default()
+        };
+        let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+        let joined = subscribe(hub, session(2), name(CHANNEL), Ticket(2), &options, outlet);
+        joined.expect("there is room");
+        assert!(read_of(&std::mem::take(bench.hub.engine().take_orders())).is_some());
+    }
+}
+
+/// The store gives no valid answer to the read that accompanies the position, so the publications are read again.
+#[test]
+fn a_first_read_that_fails_is_repeated() {
+    let mut bench = begun_since(at(1, 1));
+    let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));
+    let answer = Event::Checked {
+        ticket: check_of(&orders).ticket,
+        found: Some(Found {
+            top: at(1, 5),
+            id: 9,
+            latest: None,
+            entries: None,
+        }),
+    };
+    let read = read_of(&tell(&mut bench, answer)).expect("it is read");
+    assert_eq!(read.since, Some(1));
 }
 
 /// A request that waits without a connection fails at the fifth maintenance run.

@@ -19,13 +19,24 @@ pub(crate) fn at(epoch: u64, offset: u64) -> Position {
 
 /// Returns a connected hub with a subscription whose feed has not started yet.
 fn begun() -> Bench<RemoteEngine> {
+    begun_with(&SubscribeOptions::default())
+}
+
+/// Does the same as [`begun`] with a subscriber that returns with a position.
+pub(crate) fn begun_since(position: Position) -> Bench<RemoteEngine> {
+    begun_with(&SubscribeOptions {
+        since: Some([position.into()].into()),
+        ..SubscribeOptions::default()
+    })
+}
+
+fn begun_with(options: &SubscribeOptions) -> Bench<RemoteEngine> {
     let engine = RemoteEngine::new(1);
     let hub = Hub::with_engine(WorkerId(0), 1, 7, Options::default(), engine);
     let mut bench = Bench::with(hub);
     tell(&mut bench, Event::Up(1, StoreState::Same));
     let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
-    let options = SubscribeOptions::default();
-    let joined = subscribe(hub, session(1), name(CHANNEL), Ticket(1), &options, outlet);
+    let joined = subscribe(hub, session(1), name(CHANNEL), Ticket(1), options, outlet);
     joined.expect("there is room");
     bench
 }
@@ -47,7 +58,7 @@ pub(crate) fn tell(bench: &mut Bench<RemoteEngine>, event: Event) -> Vec<Order> 
     std::mem::take(bench.hub.engine().take_orders())
 }
 
-fn check_of(orders: &[Order]) -> Check {
+pub(crate) fn check_of(orders: &[Order]) -> Check {
     let check = orders.iter().find_map(|order| match order {
         Order::Check(check) => Some((**check).clone()),
         _ => None,
@@ -64,7 +75,12 @@ fn publish_of(orders: Vec<Order>) -> Publish {
 }
 
 fn found(ticket: u64, top: Position, id: u64, latest: Option<(u64, Bytes)>) -> Event {
-    let found = Some(Found { top, id, latest });
+    let found = Some(Found {
+        top,
+        id,
+        latest,
+        entries: None,
+    });
     Event::Checked { ticket, found }
 }
 
@@ -371,17 +387,22 @@ fn nothing_counts_before_the_comparison() {
     let data = publish(&mut bench, "a", at(1, 3));
     let id = id_of(&data).expect("it has one");
     tell(&mut bench, item(at(1, 3), 0, &data));
-    tell(&mut bench, Event::Down);
-    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
-    tell(&mut bench, refused(check_of(&orders).ticket));
-    // The known position is still being compared with the store. Meanwhile, neither the result of an ordinary check nor
-    // the position of a confirmed publication changes it.
     let check = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
     assert!(!check.is_verifying);
+    tell(&mut bench, Event::Down);
+    // The known position has to be compared with the store. Until then, neither the result of an ordinary check nor the
+    // position of a confirmed publication changes it.
     let latest = Some((3, data));
     let orders = tell(&mut bench, found(check.ticket, at(1, 5), 9, latest));
     assert!(orders.is_empty(), "{orders:?}");
-    publish(&mut bench, "b", at(1, 7));
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
+    tell(&mut bench, refused(check_of(&orders).ticket));
+    bench.publish("b");
+    let orders = std::mem::take(bench.hub.engine().take_orders());
+    tell(&mut bench, refused(check_of(&orders).ticket));
+    let result = Published::Done(Some(at(1, 7)), Some(1));
+    let ticket = publish_of(orders).ticket;
+    tell(&mut bench, Event::Published { ticket, result });
     bench.hub.maintain();
     let check = check_of(&std::mem::take(bench.hub.engine().take_orders()));
     assert_eq!(
@@ -454,4 +475,110 @@ fn an_item_of_an_old_epoch_does_not_bring_it_back() {
         (bench.outlet.offsets(2), bench.outlet.lost.len()),
         (vec![1], 0)
     );
+}
+
+fn checks_of(orders: &[Order]) -> Vec<bool> {
+    let checks = orders.iter().filter_map(|order| match order {
+        Order::Check(check) => Some(check.is_verifying),
+        _ => None,
+    });
+    checks.collect()
+}
+
+/// The store was restarted and both connections were lost. The channel is compared once, when its feed continues, so
+/// that the comparison also finds the items that the feed has missed.
+#[test]
+fn an_interrupted_channel_is_compared_once() {
+    for feed_is_first in [false, true] {
+        let mut bench = bench();
+        let data = publish(&mut bench, "a", at(1, 3));
+        tell(&mut bench, Event::Interrupted);
+        tell(&mut bench, Event::Down);
+        let (up, followed) = (
+            Event::Up(2, StoreState::Restarted),
+            Event::Followed(CHANNEL.into()),
+        );
+        let (first, second) = match feed_is_first {
+            true => (followed, up),
+            false => (up, followed),
+        };
+        assert!(checks_of(&tell(&mut bench, first)).is_empty());
+        let orders = tell(&mut bench, second);
+        assert_eq!(checks_of(&orders), [true]);
+        let latest = Some((0, data));
+        let orders = tell(
+            &mut bench,
+            found(check_of(&orders).ticket, at(1, 5), 9, latest),
+        );
+        assert!(checks_of(&orders).is_empty());
+        assert_eq!(bench.outlet.offsets(1), [5]);
+        assert!(bench.outlet.lost.is_empty());
+    }
+}
+
+/// Nothing is published to an interrupted channel before the comparison, whether the publication was submitted before
+/// or after the connection.
+#[test]
+fn a_publication_follows_the_comparison() {
+    for is_before in [false, true] {
+        let mut bench = bench();
+        publish(&mut bench, "a", at(1, 3));
+        tell(&mut bench, Event::Interrupted);
+        tell(&mut bench, Event::Down);
+        if is_before {
+            bench.publish("b");
+        }
+        let mut orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
+        if !is_before {
+            bench.publish("b");
+            orders = std::mem::take(bench.hub.engine().take_orders());
+        }
+        let kinds = orders.iter().filter_map(|order| match order {
+            Order::Check(check) => Some(check.is_verifying),
+            Order::Publish(_) => Some(false),
+            _ => None,
+        });
+        assert_eq!(kinds.collect::<Vec<_>>(), [true, false]);
+        // The store may have stored items between the comparison and the feed's return, so it is repeated.
+        let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));
+        assert_eq!(checks_of(&orders), [true]);
+    }
+}
+
+/// If the feed does not continue, the channel is compared without it, because other nodes may publish to the channel.
+#[test]
+fn a_channel_without_a_feed_is_compared_later() {
+    let mut bench = bench();
+    publish(&mut bench, "a", at(1, 3));
+    tell(&mut bench, Event::Interrupted);
+    tell(&mut bench, Event::Down);
+    tell(&mut bench, Event::Up(2, StoreState::Restarted));
+    let mut ticks = 0;
+    let orders = loop {
+        bench.hub.maintain();
+        let orders = std::mem::take(bench.hub.engine().take_orders());
+        ticks += 1;
+        if !checks_of(&orders).is_empty() || ticks > 10 {
+            break orders;
+        }
+    };
+    assert_eq!((ticks, checks_of(&orders)), (5, vec![true]));
+}
+
+/// A comparison that was ordered before the connection was lost again precedes the publications on the next one.
+#[test]
+fn a_comparison_that_got_no_answer_comes_first_again() {
+    let mut bench = bench();
+    publish(&mut bench, "a", at(1, 3));
+    tell(&mut bench, Event::Down);
+    bench.publish("b");
+    for number in [2, 3] {
+        let orders = tell(&mut bench, Event::Up(number, StoreState::Restarted));
+        let is_publication = |order: &Order| matches!(order, Order::Publish(_));
+        let publication = orders.iter().position(is_publication);
+        let is_check = |order: &Order| matches!(order, Order::Check(check) if check.is_verifying);
+        assert_eq!(orders.iter().filter(|order| is_check(order)).count(), 1);
+        assert!(orders.iter().position(is_check) < publication);
+        tell(&mut bench, Event::Down);
+    }
 }

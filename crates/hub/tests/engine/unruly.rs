@@ -451,7 +451,12 @@ impl Engine for Unruly {
         self.of(slot).waiting -= 1;
     }
 
-    fn follow(&mut self, name: &Arc<str>, slot: Option<u32>) -> EngineReply<()> {
+    fn follow(
+        &mut self,
+        name: &Arc<str>,
+        slot: Option<u32>,
+        _first_read: ReadStart,
+    ) -> EngineReply<()> {
         if self.is_late {
             let report = EngineReport::Following(Arc::clone(name), !self.cannot_follow);
             self.under_way.push(report);

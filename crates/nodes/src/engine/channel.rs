@@ -122,6 +122,8 @@ pub struct Check {
     /// An epoch of the channel that has ended, if one is known. If the store still has this epoch,
     /// the store was rolled back, and the channel begins a new epoch.
     pub ended: Option<Epoch>,
+    /// Publications to read after the comparison, in the same command. Its ticket is not used.
+    pub read: Option<Box<Read>>,
 }
 
 /// Parameters of [`Order::Read`], which reads stored publications.
@@ -194,6 +196,9 @@ pub enum Event {
     /// The connection was lost, so unanswered orders get no answer. Followed topics remain
     /// followed.
     Down,
+    /// The connection of the feed was lost. [`Event::Followed`] is sent again for each followed
+    /// topic once its feed continues.
+    Interrupted,
     /// The feed of a topic has started, or continues after an interruption. Publications between
     /// the topic's last event and this one may be missing.
     Followed(Arc<str>),
@@ -288,6 +293,8 @@ pub struct Found {
     pub id: u64,
     /// The latest publication with the offset of its predecessor, if it is stored and later than [`Check::seen`].
     pub latest: Option<(u64, Bytes)>,
+    /// The result of [`Check::read`]; `None` if nothing was to be read, or if it can't be read.
+    pub entries: Option<Box<Entries>>,
 }
 
 /// The answer to [`Order::Members`].

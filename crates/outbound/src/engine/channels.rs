@@ -188,7 +188,7 @@ impl PortClient for Channels {
                 let mut replies = reply.and_then(list).into_iter().flatten();
                 return events.extend(checks.into_iter().map(|check| Event::Checked {
                     ticket: check.ticket,
-                    found: replies.next().and_then(found),
+                    found: replies.next().and_then(|reply| found(&check, reply)),
                 }));
             }
             HomeJob::Probe(_) => return,
@@ -356,8 +356,17 @@ fn check(shared: &SharedPorts, session: &EngineSession, checks: &[Check]) -> Cmd
             Some(ended) => command.arg(ended.bits()),
         };
         lasting.mark(&mut command);
+        match &check.read {
+            None => command.arg("").arg("0"),
+            Some(read) => command.arg(read.since.unwrap_or_default()).arg(limit(read)),
+        };
     }
     command
+}
+
+/// Returns the maximum number of publications of a read, as Redis accepts it.
+fn limit(read: &Read) -> usize {
+    read.limit.min(u32::MAX as usize)
 }
 
 fn read(shared: &SharedPorts, session: &EngineSession, order: &Read) -> Cmd {
@@ -373,7 +382,7 @@ fn read(shared: &SharedPorts, session: &EngineSession, order: &Read) -> Cmd {
         None => command.arg(""),
         Some(since) => command.arg(since),
     };
-    command.arg(order.limit.min(u32::MAX as usize));
+    command.arg(limit(order));
     command.arg(match order.direction {
         Direction::Forward => "forward",
         Direction::Reverse => "reverse",
@@ -420,7 +429,7 @@ fn published(order: &Publish, reply: Value, stored: &mut u64) -> Option<Publishe
     })
 }
 
-fn found(reply: Value) -> Option<Found> {
+fn found(check: &Check, reply: Value) -> Option<Found> {
     let mut parts = list(reply)?;
     let top = position(&bytes(parts.next()?)?)?;
     let id = parts.next().and_then(bytes);
@@ -428,17 +437,24 @@ fn found(reply: Value) -> Option<Found> {
     let latest = parts.next().and_then(bytes);
     // This engine assigns consecutive offsets, so the previous publication has the offset before this one.
     let latest = latest.map(|data| (top.offset.saturating_sub(1), Bytes::from(data)));
+    let read = check.read.as_deref().zip(parts.next());
     Some(Found {
         top,
         id: id.unwrap_or_default(),
         latest,
+        entries: read.and_then(|(read, list)| read_list(read, top, list)),
     })
 }
 
 fn read_entries(order: &Read, reply: Value) -> Option<Box<Entries>> {
     let mut parts = list(reply)?;
     let top = position(&bytes(parts.next()?)?)?;
-    let mut entries = entries(parts.next()?)?;
+    read_list(order, top, parts.next()?)
+}
+
+/// Returns the publications that a read has found in a channel with this position.
+fn read_list(order: &Read, top: Position, list: Value) -> Option<Box<Entries>> {
+    let mut entries = entries(list)?;
     if order.direction == Direction::Latest {
         entries.reverse();
     }

@@ -14,8 +14,7 @@ use veche_nodes::engine::StoreState;
 use super::port::Events;
 use super::scripts::Fence;
 use super::session::{EngineSession, KnownServer};
-use super::shared::{EngineFigures, SharedPorts};
-use crate::redis::PAUSES;
+use super::shared::{EngineFigures, PAUSES, SharedPorts};
 use crate::redis::values::call_error;
 
 /// The maximum number of commands of a batch.

@@ -20,8 +20,7 @@ use veche_nodes::engine::{StoreState, channel, peer};
 use super::port::Events;
 use super::replies::{bytes, message};
 use super::session::EngineSession;
-use super::shared::{EngineFigures, SharedPorts};
-use crate::redis::PAUSES;
+use super::shared::{EngineFigures, PAUSES, SharedPorts};
 use crate::redis::values::call_error;
 
 /// The maximum number of topics in one subscription command.
@@ -101,6 +100,9 @@ pub(super) async fn serve(
         }
         if matches!(end, Err(None)) {
             return;
+        }
+        if let Into::Channels(events) = &into {
+            events.push(channel::Event::Interrupted);
         }
     }
 }

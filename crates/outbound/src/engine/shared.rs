@@ -15,6 +15,10 @@ use veche_nodes::engine::channel;
 use super::port::Events;
 use super::scripts::RedisKeys;
 
+/// The first and the longest pause between two attempts to connect. Attempts are cheap, and until one succeeds the node can't
+/// publish.
+pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
+
 /// Refused commands that are further apart than this are reported separately. Each node renews its lease more often, so a
 /// lasting refusal is reported once.
 const REFUSED_APART: Duration = Duration::from_secs(10);

@@ -82,3 +82,34 @@ fn comparisons_of_many_channels_share_commands() {
     let last = bench.published.last().expect("it is answered");
     assert_eq!(last.position.expect("it is kept").offset, 2);
 }
+
+/// The first subscriber of a channel returns: one script looks up the position at which the feed begins and reads what
+/// the subscriber has missed.
+#[test]
+fn the_recovery_of_one_subscriber_is_one_script() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    for text in ["a", "b", "c"] {
+        bench.publish_and_settle(text);
+    }
+    let commands = ["subscribe", "evalsha", "mget", "hmget", "xrevrange"];
+    let before = commands.map(|command| calls(&server, command));
+    let all = |server: &Server| {
+        let stats = server.cli(&["INFO", "commandstats"]);
+        let calls = stats.lines().filter_map(|line| {
+            let (name, rest) = line.split_once(":calls=")?;
+            let is_own = name != "cmdstat_info" && name != "cmdstat_hello";
+            is_own.then(|| rest.split(',').next()?.parse::<u64>().ok())?
+        });
+        calls.sum::<u64>()
+    };
+    let all_before = all(&server);
+    let joined = bench.subscribe(1, Some(1));
+    let recovered = joined.recovered.expect("it asked");
+    assert!(recovered.is_complete);
+    assert_eq!(recovered.publications.len(), 2);
+    for (command, before) in commands.into_iter().zip(before) {
+        assert_eq!(calls(&server, command) - before, 1, "{command}");
+    }
+    assert_eq!(all(&server) - all_before, 5);
+}

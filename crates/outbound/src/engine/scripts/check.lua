@@ -1,15 +1,17 @@
--- Compares stored channels with the last position that a node has seen of each, and begins a new epoch where they don't match.
+-- Compares stored channels with the last position that a node has seen of each, begins a new epoch where they don't match, and
+-- reads the latest publications of the channels for which a subscriber waits.
 -- KEYS: generation, fence, then meta and stream of each channel
 -- ARGV: number of the connection, then for each channel: epoch to use if a new one begins, position ttl, epoch that the node
 --       has seen ('': none), offset and id of the last publication that it has seen, whether to verify these ('1'), epoch that
 --       has ended ('': none), mark (the current time plus the history ttl and the position ttl), slack (by how much the
---       mark may differ from the stored mark before the position ttl is set again)
+--       mark may differ from the stored mark before the position ttl is set again), offset after which publications are read
+--       ('': none are read), the maximum number of publications that are read
 local known = redis.call('MGET', KEYS[1], KEYS[2])
 local generation = known[1] or '0'
 -- A command with a lower connection number is late and is ignored: a newer connection has repeated the comparisons.
 if known[2] and tonumber(known[2]) > tonumber(ARGV[1]) then return {} end
 
-local function check(meta_key, stream_key, begun, ttl, seen_epoch, seen_offset, seen_id, verify, ended, mark, slack)
+local function check(meta_key, stream_key, begun, ttl, seen_epoch, seen_offset, seen_id, verify, ended, mark, slack, since, limit)
   local meta = redis.call('HMGET', meta_key, 'e', 's', 'g', 'i', 'x')
   local epoch, top, id = meta[1], meta[2] or '0', meta[4] or ''
   local is_new = not epoch or meta[3] ~= generation or epoch == ended
@@ -39,19 +41,19 @@ local function check(meta_key, stream_key, begun, ttl, seen_epoch, seen_offset, 
   if is_new or not meta[5] or math.abs(tonumber(mark) - tonumber(meta[5])) > tonumber(slack) then
     redis.call('PEXPIRE', meta_key, ttl)
   end
+  local newest = false
   if seen_epoch ~= '' and tonumber(top) > seen then
     local latest = redis.call('XREVRANGE', stream_key, '+', '-', 'COUNT', 1)[1]
-    if latest and string.match(latest[1], '^%d+') == top then
-      return {epoch .. ':' .. top, id, latest[2][2]}
-    end
+    if latest and string.match(latest[1], '^%d+') == top then newest = latest[2][2] end
   end
-  return {epoch .. ':' .. top, id}
+  if since == '' then return {epoch .. ':' .. top, id, newest} end
+  return {epoch .. ':' .. top, id, newest, redis.call('XREVRANGE', stream_key, '+', '(' .. since .. '-0', 'COUNT', limit)}
 end
 
 local found = {}
 for n = 1, (#KEYS - 2) / 2 do
-  local at = 2 + 9 * (n - 1)
+  local at = 2 + 11 * (n - 1)
   found[n] = check(KEYS[1 + 2 * n], KEYS[2 + 2 * n], ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4],
-    ARGV[at + 5], ARGV[at + 6], ARGV[at + 7], ARGV[at + 8])
+    ARGV[at + 5], ARGV[at + 6], ARGV[at + 7], ARGV[at + 8], ARGV[at + 9], ARGV[at + 10])
 end
 return found
