@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "conformance"))
 import veche
 
 EXAMPLE = veche.ROOT / "examples" / "highload-cup"
-# Each row: a file, a text in it, and a replacement: a mistake that contest participants made.
+# Mistakes that contest participants made, each as a file, a text in the file, and the text that replaces it.
 BROKEN = [
     ("queries.lua", "columns = USER_COLUMNS, above = from,", "columns = USER_COLUMNS, from = from,"),
     ("queries.lua", "far < distance", "far <= distance"),

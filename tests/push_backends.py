@@ -42,7 +42,8 @@ class Server:
         config = (EXAMPLE / name).read_text()
         for old, new in ((8080, public), (8081, internal), (1234, push)):
             config = config.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
-        # The handlers need the SDK beside them, so the config refers to them where they are.
+        # The handlers need files beside them, such as the SDK, so the config refers to the handlers
+        # in the example's folder.
         config = config.replace('"handlers/', f'"{EXAMPLE}/handlers/').replace('script = "', f'script = "{EXAMPLE}/')
         path = pathlib.Path(self.folder.name) / "veche.toml"
         path.write_text(config)

@@ -4,9 +4,10 @@ import dataclasses
 import re
 import statistics
 
-# Maximum growth in percent, of one path since the last update and of the sum of all paths since the
-# file was created. More growth is a failure.
+# Maximum growth in percent of a measured code path's instruction count since the last update of the
+# file. More growth is a failure.
 PATH_GROWTH_MAX = 2
+# The same for the sum of all paths since the file was created.
 SUM_GROWTH_MAX = 5
 
 

@@ -30,7 +30,7 @@ class Peer(servers.Server):
         self.key, self.what = key, about.get("what", "")
         self.websocket = about.get("websocket", True)
         self.http_path, self.http_timed = about.get("http"), about.get("http_timed", "http" in about)
-        # The response body that `answers` found. The server may have appended a newline.
+        # The body of the response to the first check (`answers.py`). The server may have appended a newline.
         self.http_body = None
         self.http_unknown = about.get("http_unknown", False)
         self.echo_path = about.get("echo_path", "/")

@@ -119,7 +119,8 @@ class Server:
 
     def stop(self):
         if self.process and self.process.poll() is None:
-            # The measurement is over: a server that still drains gets a second signal, then a kill.
+            # The measurement is over, so a server that still drains gets a second signal, and is
+            # then killed.
             for _ in range(2):
                 self.process.terminate()
                 try:

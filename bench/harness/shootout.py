@@ -16,7 +16,7 @@ from harness.measurement import CONTROL
 from harness.stats import PAIRS_MAX, PAIRS_MIN, PAIRS_STEP, UNDECIDED, Control, Verdict
 
 SCHEMA = 2
-# The goal: Veche's figure is at most that of the peer.
+# The goal is that Veche's figure, divided by the peer's, is at most this number.
 TARGET = 1.0
 ATTEMPTS_MAX = 3
 

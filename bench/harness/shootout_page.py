@@ -11,7 +11,7 @@ RULE = (
     "*Met*: the median is at or below it and the 95 % interval's upper end at most 5 % above; *missed*: the lower end is above it; "
     f"*undecided*: anything else, fewer than {PAIRS_MIN} rounds, or a machine whose A/A control reaches further than 5 % from 1."
 )
-# The loads whose ratio determines the order of rows: the first of these that was run.
+# The rows are ordered by the ratio of one load: the first of these that was run.
 _ORDER_BY = ("echo-20", "http")
 # A higher load average means that other processes used the cores of the measurement.
 _LOAD_AVERAGE_QUIET = 1.0

@@ -56,7 +56,7 @@ def echo(server, connections, payload, span):
 def rate(server, connections, payload, per_second, span):
     options = ["--connections", connections, *payload, "--rate", per_second, *_span(span)]
     report = bench(server, "echo", server.echo_path, options)
-    # A slow server only has a high percentile, but unanswered messages are an error.
+    # A slow server only shows in the latency percentiles, but unanswered messages are an error.
     if unanswered := report["messages"]["unanswered"]:
         raise LoadError(f"{unanswered} messages without an answer")
     return figures(report, percentile_us(report, "p99"))

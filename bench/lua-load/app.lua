@@ -1,5 +1,5 @@
--- Handlers that compute for a given time, wait, or call Redis; and counters of what the application
--- completes during that time.
+-- Handlers that compute for a given time, wait, or call Redis; and counters of the timer ticks and
+-- Redis replies that were handled.
 local veche = require "veche"
 local r = veche.redis.connect(veche.config.redis)
 

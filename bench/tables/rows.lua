@@ -1,5 +1,5 @@
--- rows.lua FILE: stores the visits as a Lua table of tables with named fields, and the indexes as
--- tables of lists of rows. Prints a line of JSON.
+-- rows.lua FILE: stores the visits in FILE as a Lua table of tables with named fields, and the
+-- indexes as tables of lists of rows. Prints a line of JSON.
 
 local function memory(name)
   for line in io.lines("/proc/self/status") do
@@ -42,8 +42,8 @@ for _, index in ipairs { by_user, by_location } do
 end
 local with_indexes, took = settled(), os.clock() - started
 
--- Checksums that every program of this comparison must reproduce: `order` of the order of visits in
--- a thousand lists, `marks` of the marks in a thousand lists.
+-- Checksums that every program of this comparison must reproduce. `order` depends on the order of
+-- the visits in a thousand lists, `marks` on the marks in a thousand lists.
 local order, marks = 0, 0
 for key = 1, 1000 do
   for place, visit in ipairs(by_user[key] or {}) do order = order + place * visit.visited_at end

@@ -54,7 +54,7 @@ local function busy()
   return 503, { ["Retry-After"] = "2" }, { error = "Too many want to come in at once. Try again in a moment." }
 end
 
--- A name and a password, or nil, nil and the error.
+-- Returns the name and the password from a request's body, or nil, nil and the error.
 local function credentials(req)
   -- A form of another site can't send JSON, so it can't make a browser log in as another user.
   if (req.headers["content-type"] or ""):sub(1, 16) ~= "application/json" then return nil, nil, "JSON expected" end
@@ -89,7 +89,7 @@ router:post("/api/login", function(req)
     try.give_back()
     return busy()
   end
-  -- The same text for an unknown name: the response must not reveal which names are registered.
+  -- The text is the same for an unknown name, because the response must not reveal which names are registered.
   if not is_right then return 403, { error = "The name or the password is wrong." } end
   try.forget()
   return enter(200, name)

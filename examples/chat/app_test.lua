@@ -159,8 +159,8 @@ test.case("guesses do not lock out a known device", function()
   test.equal((try("ann", PASSWORD, "203.0.113.1")), 429)
   test.equal((try("ann", PASSWORD, "192.0.2.1", device)), 200)
   test.equal((try("ann", PASSWORD, "203.0.113.1", device)), 200)
-  -- A device's cookie is valid only if it is unchanged, and only for one user name. Guesses with it
-  -- are limited too.
+  -- A device's cookie is valid only if it is unchanged, and only for one user name. Password guesses from a device with
+  -- a valid cookie are limited too.
   register("bob")
   for _ = 1, 20 do try("bob", "wrong password", "203.0.113.2") try("bob", "wrong password", "203.0.113.3") end
   test.equal((try("bob", PASSWORD, "203.0.113.4", device)), 429)

@@ -1,6 +1,6 @@
--- Devices with an earlier login. A cookie, signed with the server's secret, marks them for one name
--- and for 90 days. The cookie is not a session. Logins with it have a separate limit, so that guesses
--- from elsewhere do not lock the device out.
+-- Recognises devices from which a user has logged in before. A cookie, signed with the server's secret, marks a device
+-- for one name and for 90 days. The cookie is not a session. Logins with it have a separate limit, so that an
+-- attacker's guesses elsewhere do not lock the user out on the device.
 
 local veche = require "veche"
 

@@ -7,10 +7,11 @@ local limits = {}
 
 -- Logins from one address, successful or not: each costs the server time.
 local OF_ADDRESS = { most = 60, seconds = 60 }
--- Wrong passwords for a name: from one address, and from all addresses together.
+-- Limits of wrong passwords for one name: from one address, and from all addresses together.
 local OF_NAME_AND_ADDRESS = { most = 10, seconds = 60 }
 local OF_NAME = { most = 20, seconds = 900 }
--- Wrong passwords for a name from devices with an earlier login. Wrong passwords from other devices do not count here.
+-- Limit of wrong passwords for a name from devices with an earlier login. Wrong passwords from other devices do not
+-- count here.
 local OF_KNOWN_DEVICES = { most = 20, seconds = 60 }
 
 local REGISTRATIONS = { most = 30, seconds = 60 }
@@ -60,8 +61,8 @@ function limits.invitation(name, remote)
     and take(of_strangers, "invite from " .. limits.network(remote), INVITATIONS_OF_ADDRESS)
 end
 
--- Returns a login attempt, or nil if it exceeds a limit. `is_known`: the device has logged in with
--- that name before.
+-- Returns a login attempt, or nil if it exceeds a limit. `is_known` is true if the device has logged in with that name
+-- before.
 function limits.login(name, remote, is_known)
   local network = limits.network(remote)
   local tries = is_known and of_known or of_strangers

@@ -30,8 +30,8 @@ function users.register(name, password)
   return passwords:add(name, hash)
 end
 
--- Takes as long for an unknown name as for a known one. Returns nil and "busy" if too many passwords wait to be
--- compared.
+-- Checks a password, which takes as long for an unknown name as for a known one. Returns nil and "busy" if too many
+-- passwords wait to be compared.
 function users.is_password(name, password) return veche.password.verify(password, passwords:get(name)) end
 
 function users.exists(name) return passwords:get(name) ~= nil end

@@ -1,5 +1,6 @@
--- Tests the rules of the service: `veche test` in this folder. Each case begins with empty tables, on the first of January
--- 2026. `oracle.py` checks the rest with thousands of requests to a real server.
+-- Tests the rules of the service; `veche test` in this folder runs the tests. Each case begins with empty
+-- tables, on the first of January 2026. `oracle.py` checks the responses to thousands of requests to a real
+-- server.
 local test = require "veche.test"
 
 local function post(path, body) return test.request("POST " .. path, type(body) == "string" and { body = body } or { json = body }) end

@@ -1,5 +1,5 @@
--- Computes times of birth from ages in calendar years, in UTC and exact to the second. Ages are
--- those at the time of the data.
+-- Computes times of birth from ages in calendar years, in UTC and exact to the second. An age is
+-- the one at the time when the data was generated.
 
 local veche = require "veche"
 local floor = math.floor

@@ -11,7 +11,7 @@ end
 
 local app = {}
 
--- Errors of a frame are returned to the back end. Without pcall, the error would end its connection.
+-- Errors of a frame are returned to the back end. Without pcall, such an error would end the back end's connection.
 function app.message(conn, data)
   local ok, why = pcall(obey, data)
   if not ok then conn:send(veche.json.encode { error = why }) end

@@ -1,5 +1,6 @@
--- The message format of Swoole, on one public port. The first message of a client, such as tester01, is its user's
--- name. The frame {"command":"update_data","user":"tester01"}, from any client, is forwarded to tester01 unchanged.
+-- Serves the message format of Swoole on one public port. The first message of a client, such as tester01, is its
+-- user's name. The frame {"command":"update_data","user":"tester01"}, from any client, is forwarded to tester01
+-- unchanged.
 local veche = require "veche"
 
 -- A connection's `user` is fixed in the handshake, before any message. So each user of Swoole's

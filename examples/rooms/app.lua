@@ -84,7 +84,8 @@ function app.message(conn, data)
   if act then act(conn, message) end
 end
 
--- Runs whatever ended the connection: a closed tab, a lost network, or an error in a handler.
+-- Runs when the connection has ended, whatever the reason: a closed tab, a lost network, or an
+-- error in a handler.
 function app.close(conn)
   local nick = conn.attributes.nick
   if nick then tell_channel(room(conn), { type = "leave", id = conn.id, nick = nick }) end

@@ -1,4 +1,5 @@
--- Tests of the slow queries: `veche test` in this folder runs them. No database is needed, and no second passes.
+-- Tests of the slow queries: `veche test` in this folder runs them. They need no database, and the clock is
+-- simulated.
 local test = require "veche.test"
 local veche = require "veche"
 

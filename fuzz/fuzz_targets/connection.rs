@@ -1,5 +1,5 @@
 #![no_main]
-//! Fuzzes a few workers with arbitrary clients: bytes, splits, timeouts, drains, and clients that
-//! stop reading.
+//! Fuzzes a few workers with arbitrary clients, which send arbitrary bytes in arbitrary pieces,
+//! time out and stop reading, while workers are drained.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| veche_fuzz::connection::run(data));

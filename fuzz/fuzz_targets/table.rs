@@ -1,4 +1,4 @@
 #![no_main]
-//! Arbitrary bytes as a file from which a table is loaded.
+//! Loads a table from a file that contains arbitrary bytes.
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| veche_fuzz::table::run(input));

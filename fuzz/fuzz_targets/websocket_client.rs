@@ -1,5 +1,5 @@
 #![no_main]
-//! Arbitrary bytes to a WebSocket client's decoder.
+//! Passes arbitrary bytes to a WebSocket client's decoder.
 
 use veche_proto::websocket::Role;
 

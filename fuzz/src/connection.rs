@@ -1,5 +1,5 @@
-//! Arbitrary clients of a few workers: no panic, outboxes within their limits, and no state left when all clients are
-//! gone.
+//! Runs arbitrary clients of a few workers. Checks that nothing panics, that outboxes stay within their limits, and
+//! that no state is left when all clients are gone.
 //!
 //! The input is a script: the first byte selects the world, then each operation is a byte and its arguments. Clients
 //! send arbitrary bytes or parts of well-formed conversations, so that deeper states are reached.

@@ -1,5 +1,5 @@
-//! Arbitrary bytes to the decoders of HTTP heads and bodies: no panic, the same result however the bytes are split, and
-//! no head that a more lenient decoder would interpret differently.
+//! Passes arbitrary bytes to the decoders of HTTP heads and bodies. They must not panic, must give the same result
+//! however the bytes are split, and must accept no head that a more lenient decoder would interpret differently.
 
 use veche_proto::http::{
     BodyDecoder, Framing, Head, HeadLimits, HeadScan, HttpError, Query, read_head,
@@ -13,7 +13,7 @@ const LIMITS: HeadLimits = HeadLimits {
     body_bytes_max: 1000,
 };
 
-/// Decodes an input as a head; panics on a finding.
+/// Decodes an input as a head. Panics if a decoder behaves wrongly.
 pub fn run_head(data: &[u8]) {
     let whole = read_in_steps(data, data.len());
     for step in [1, 2, 7] {
@@ -43,7 +43,7 @@ pub fn run_head(data: &[u8]) {
     assert!(!has_coding || head.header_bytes("content-length").is_none());
 }
 
-/// Decodes an input as a chunked body; panics on a finding.
+/// Decodes an input as a chunked body. Panics if a decoder behaves wrongly.
 pub fn run_body(data: &[u8]) {
     let whole = decode_in_steps(data, data.len());
     for step in [1, 2, 7] {

@@ -1,4 +1,4 @@
-//! The code of the targets. The tests of the crates include these files to replay the corpora.
+//! The code of the fuzz targets. Tests of the crates include these files to replay the corpora.
 
 pub mod centrifuge;
 pub mod connection;

@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a message of another node: no panic; decoded messages survive a round trip; the sequence number
-//! in the header of an ignored message can be read.
+//! Decodes arbitrary bytes as a message of another node. The decoder must not panic, a decoded message must survive a
+//! round trip, and the sequence number in the header of an ignored message must be readable.
 
 use veche_nodes::{Envelope, SequenceTracker};
 

@@ -1,5 +1,6 @@
-//! Arbitrary bytes as the output of a worker process: the same frames however they are split, no panic, no more effects
-//! than the frames have bytes for, and a broken stream stays broken.
+//! Decodes arbitrary bytes as the output of a worker process. The frames must be the same however the bytes are split.
+//! Decoding must not panic or produce more effects than the frames have bytes for, and a broken stream must stay
+//! broken.
 //!
 //! The first byte of the input selects how the rest is split, and the events that the worker is handling.
 

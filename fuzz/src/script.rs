@@ -280,7 +280,7 @@ impl Stage {
         Some(())
     }
 
-    /// Newer code takes over; at most two VMs with older code are kept.
+    /// Replaces the VM by one with newer code. At most two VMs with older code are kept.
     fn reload(&mut self) {
         let mut vm = load(&self.world);
         vm.adopt();

@@ -1,5 +1,6 @@
-//! Arbitrary clients of Centrifugo's protocol: no panic, outboxes within their limits, each command answered once and
-//! in order, and each publication in the form that its subscriber requested.
+//! Runs arbitrary clients of Centrifugo's protocol. Checks that nothing panics, that outboxes stay
+//! within their limits, that each command is answered once and in order, and that each publication
+//! has the form that its subscriber requested.
 //!
 //! The input is a script like that of `connection`. Clients send commands as SDKs do, in both
 //! encodings, or arbitrary bytes, after which nothing is assumed about the ids of replies. Deltas
@@ -49,7 +50,7 @@ const CHANNELS: [&str; 16] = [
 pub struct Tally {
     /// Commands that were answered.
     pub replies: usize,
-    /// Publications sent whole to clients of JSON.
+    /// Publications sent whole, not as deltas, to clients that use JSON.
     pub whole: usize,
     /// Publications sent as deltas.
     pub deltas: usize,

@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a file of a table: a snapshot, JSON, lines of JSON or CSV. No panic; rejected input leaves the
-//! table unchanged; accepted input survives a save and a load.
+//! Arbitrary bytes as a file of a table: a snapshot, JSON, lines of JSON or CSV. There must be no panic. Rejected input
+//! must leave the table unchanged, and accepted input must survive a save and a load.
 //!
 //! The first byte of the input selects the format; the rest is the file.
 
@@ -44,7 +44,7 @@ fn rows(table: &Table) -> Vec<Vec<u8>> {
     rows
 }
 
-/// Runs one input; panics on a finding.
+/// Runs one input; panics if it has found a fault.
 pub fn run(input: &[u8]) {
     let Some((choice, file)) = input.split_first() else {
         return;

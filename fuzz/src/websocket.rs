@@ -25,7 +25,7 @@ thread_local! {
     static CODECS: RefCell<Codecs> = RefCell::new(Codecs::new());
 }
 
-/// Runs one input; panics on a finding.
+/// Passes one input to a decoder. Panics if the decoder behaves wrongly.
 pub fn run(role: Role, data: &[u8]) {
     CODECS.with_borrow_mut(|codecs| run_with(role, data, codecs));
 }

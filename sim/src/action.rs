@@ -1,7 +1,8 @@
 //! The actions of a simulated world as plain data. A list of actions and a seed determine everything that happens.
 //!
-//! An action does not depend on earlier ones: numbers of clients, links and channels are taken modulo what exists. So
-//! any sublist is valid, and a failing list can be shortened by removing actions.
+//! An action is valid whatever happened before. It selects a client, a link or a channel by any number: the number
+//! modulo the count of those that exist is the index. So any sublist is valid, and a failing list can be shortened by
+//! removing actions.
 
 use fastrand::Rng;
 
@@ -104,7 +105,7 @@ pub(crate) enum Action {
     Settle { is_long: bool, has_slow: bool },
 }
 
-/// Returns the actions of a world.
+/// Generates `count` random actions for a world.
 pub(crate) fn actions(setup: &Setup, count: usize) -> Vec<Action> {
     let mut random = Rng::with_seed(setup.seed);
     (0..count).map(|_| next(&mut random, setup)).collect()

@@ -79,7 +79,8 @@ impl BackEndApp {
         std::mem::take(&mut self.reasons)
     }
 
-    /// Returns the hook requests, with the answers given within the call.
+    /// Returns the application's hook requests, each with the decision that the application made
+    /// within the call, if any.
     pub(crate) fn take_hook_requests(&mut self) -> Vec<AppRequest> {
         std::mem::take(&mut self.asked)
     }

@@ -122,8 +122,8 @@ impl World {
         self.back_end.version
     }
 
-    /// Repeats a publication, like a back end that got no reply. If its key has expired, the
-    /// repetition counts as another publication.
+    /// Repeats a publication, like a back end that got no reply. If its idempotency key has
+    /// expired, the repetition counts as another publication.
     pub(crate) fn push_again(&mut self, channel: usize, is_older: bool) -> PromiseResult {
         let from = match is_older {
             true => &mut self.back_end.older,

@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Log,
     /// A channel that keeps only the latest publication.
     Price,
-    /// A channel without history: publications reach only present subscribers.
+    /// A channel without history: only clients that are subscribed at the time receive a publication.
     Open,
     /// A channel without history, but with presence and a leave delay.
     Lounge,
@@ -88,7 +88,7 @@ pub(crate) const COMMON: usize = 13;
 /// The channels granted by tokens.
 pub(crate) const TOKEN_CHANNELS: std::ops::Range<usize> = COMMON..COMMON + 2;
 
-/// The number of users; their personal channels come last.
+/// The number of users. Their personal channels are the last ones in [`CHANNELS`].
 pub(crate) const USERS_COUNT: usize = CHANNELS.len() - TOKEN_CHANNELS.end;
 
 /// Name of the namespace with wildcard subscriptions.

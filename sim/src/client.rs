@@ -144,7 +144,8 @@ impl SimulatedClient {
         self.out = wire::handshake(&path, more);
     }
 
-    /// Requests a response; the first command is part of the request.
+    /// Returns a request whose response carries the messages to the client. The request contains
+    /// the first command.
     fn request(&self, path: &str, connect: &Value) -> Vec<u8> {
         let (mut body, text) = (Vec::new(), connect.to_string());
         let kind = match (self.transport, self.encoding) {

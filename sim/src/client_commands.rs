@@ -434,8 +434,8 @@ fn recovering((epoch, offset): RawPosition, mut request: Value) -> Value {
     request
 }
 
-/// Checks the recovery of a client with this position, where at most `bytes_max` are recovered. Returns the offset that
-/// the first publication must have.
+/// Checks a recovery that started from the position `since` and was limited to `bytes_max` bytes.
+/// Returns the offset that the first publication must have.
 fn check_recovery(
     kind: Kind,
     since: Option<RawPosition>,

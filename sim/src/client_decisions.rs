@@ -1,4 +1,4 @@
-//! Hook decisions on the commands of one client, and the check that it observes them.
+//! Hook decisions on the commands of one client, and checks that the decisions take effect.
 
 use serde_json::{Value, json};
 use veche_frontends::hooks::HookKind;

@@ -22,7 +22,7 @@ const LINE_MAX: usize = 400;
 pub struct Difference {
     /// The seed of the world.
     pub seed: u64,
-    /// The index of the action; [`ACTIONS`] for the end of the run.
+    /// The index of the action; [`ACTIONS`] if the difference is at the end of the run.
     pub step: usize,
     /// The action in text form.
     pub action: String,

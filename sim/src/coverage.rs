@@ -93,17 +93,23 @@ pub(crate) enum CoverageEvent {
     ClosedForReplacement,
     /// A client was refused during a drain.
     RefusedInDrain,
-    /// A unidirectional client connected. The next variants: it received a publication, continued, recovered, and was
-    /// notified of a drain.
+    /// A unidirectional client connected.
     ConnectedOneWay,
+    /// A unidirectional client received a publication.
     HeardOneWay,
+    /// A unidirectional client that had missed nothing continued.
     WentOnOneWay,
+    /// A unidirectional client recovered its missed publications.
     RecoveredOneWay,
+    /// A unidirectional client was notified of a drain.
     OneWayClosedByDrain,
-    /// A dialed connection was opened. The next variants: it echoed a message, ended, or failed.
+    /// A dialed connection was opened.
     DialedOpen,
+    /// A dialed connection echoed a message.
     Echoed,
+    /// A dialed connection ended.
     DialedClosed,
+    /// A dialed connection could not be opened.
     DialFailed,
     /// An envelope with commands was accepted.
     Posted,
@@ -135,7 +141,7 @@ pub(crate) enum CoverageEvent {
     DroppedOldest,
     /// A slow client lost a publication that was replaced by a later one of the same channel.
     DroppedForLater,
-    /// A client that reads too slowly missed a publication whose namespace permits it.
+    /// A slow client missed a publication, which the options of the namespace permit.
     MissedByNamespace,
     /// A subscriber arrived between two publications that were queued for delivery.
     CameBetween,

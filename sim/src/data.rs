@@ -13,7 +13,7 @@ pub(crate) fn data(channel: usize, number: u64, pad: u16) -> Value {
     json!({ "c": channel, "n": number, "p": padding(number, pad.into()) })
 }
 
-/// Returns the channel and the number in data.
+/// Returns the channel and the number in a publication's data, and checks that the data is unchanged.
 pub(crate) fn number_in(data: &Value) -> Result<(usize, u64), Failure> {
     let (channel, number) = (data["c"].as_u64(), data["n"].as_u64());
     let text = data["p"].as_str();
@@ -29,7 +29,7 @@ pub(crate) fn number_in(data: &Value) -> Result<(usize, u64), Failure> {
     Ok((channel.unwrap_or(0) as usize, number.unwrap_or(0)))
 }
 
-/// Returns the channel and the number in data received as text.
+/// Like [`number_in`], for data that was received as text.
 pub(crate) fn number_in_text(text: &str) -> Result<(usize, u64), Failure> {
     let value = serde_json::from_str(text);
     promise!(value.is_ok(), "data arrive unchanged", "{text:?}");

@@ -290,7 +290,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks the dialed connections at rest. With `is_end`, all of them must have ended.
+    /// Checks the dialed connections when nothing is in flight. With `is_end`, all of them must have ended.
     pub(crate) fn check_dials(&mut self, is_end: bool) -> PromiseResult {
         for worker in 0..self.process.workers.len() {
             self.take_dialed(worker)?;

@@ -11,7 +11,7 @@ use crate::coverage::CoverageEvent;
 use crate::failure::{PromiseResult, promise};
 use crate::world::World;
 
-/// A pending call to disconnect a user, as counted by the API.
+/// An incomplete call to disconnect a user, with the counts that the API keeps for it.
 pub(crate) struct PendingDisconnect {
     /// The connections that the user's home worker had counted when the call was made, each with
     /// its worker.

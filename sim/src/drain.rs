@@ -1,5 +1,5 @@
 //! A graceful shutdown: applications stop, clients are notified one after the other, and another process starts when
-//! all have gone.
+//! all clients have gone.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ const SHUTDOWN: u16 = 3001;
 /// The part of the drain's time, in tenths, in which all clients are notified. The rest is for closing handshakes.
 const NOTIFY_TENTHS: u64 = 8;
 
-/// Number of steps in which a world waits for the end of a drain.
+/// Number of equal steps in which the simulated time advances to the end of a drain.
 const STEPS: u64 = 10;
 
 /// A drain in progress.

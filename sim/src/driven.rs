@@ -19,7 +19,7 @@ pub(crate) struct DrivenWorker {
     is_woken: bool,
     /// When the next turn begins without input; `u64::MAX`: never.
     due_ms: u64,
-    /// The maximum number of connections that the worker has had.
+    /// The number of connection slots that the worker has used so far.
     places: usize,
     /// Hook decisions for the worker's next turn.
     decisions: Vec<(ConnectionId, HookRequestId, HookDecision)>,
@@ -80,7 +80,7 @@ impl DrivenWorker {
         dropped.each_ref().map(|count| count.read())
     }
 
-    /// Returns the maximum number of connections that the worker has had.
+    /// Returns the number of connection slots that the worker has used so far.
     pub(crate) fn places(&self) -> usize {
         self.places
     }
@@ -150,8 +150,8 @@ impl DrivenWorker {
             .any(|one| matches!(one, WorkerOutput::Event(..)));
         let is_woken = std::mem::take(&mut self.is_woken);
         let is_woken = is_woken || is_due || has_come || has_credit || has_event;
-        // Batches for the log and orders for the engine need no reason: they may be sent in any
-        // turn.
+        // Batches for the log and orders for the engine need no reason, since they may be sent in
+        // any turn.
         let has_left = outputs.iter().any(WorkerOutput::leaves);
         self.due_ms = match state {
             TurnState::Busy => now.mono_ms,

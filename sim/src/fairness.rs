@@ -17,7 +17,8 @@ type Publication = (usize, u64);
 /// Checks the order of the publications that are to be sent to one worker.
 pub(crate) struct FairnessCheck {
     to: usize,
-    /// The checked channels: the worker must get every publication, and no log delays publications.
+    /// The channels to check: those of which the worker must get every publication, and whose
+    /// publications no log delays.
     channels: BTreeSet<usize>,
     waiting: Vec<Waiting>,
     served: BTreeSet<Publication>,
@@ -31,7 +32,7 @@ struct Waiting {
     /// Whether the publication arrived in the home's current turn. In that turn, the home may first
     /// send earlier publications of its own.
     is_new: bool,
-    /// How many later publications the home has served before this one.
+    /// The number of later publications that the home has sent before this one.
     passes: u32,
 }
 

@@ -71,7 +71,7 @@ pub(crate) const EMULATION: &str = "/connection/emulation";
 /// The key that signs tokens.
 const SECRET: &[u8] = b"a secret that is long enough for it";
 
-/// Timeouts of a connection in milliseconds, shorter than usual because worlds are short.
+/// The ping interval in milliseconds. It is shorter than usual, because a simulated world runs only briefly.
 pub(crate) const PING_INTERVAL_MS: u64 = 5_000;
 const PONG_TIMEOUT_MS: u64 = 2_000;
 const WRITE_TIMEOUT_MS: u64 = 6_000;
@@ -91,7 +91,8 @@ pub(crate) fn shared(setup: &Setup, me: u16, workers: u16, seed: u64) -> Context
     context(hub, requests, site(setup), seed)
 }
 
-/// Returns the empty request queues of one of `workers` workers, with deterministic outboxes.
+/// Returns empty request queues for one of `workers` workers. The random values of their outboxes depend on no real
+/// randomness.
 pub(crate) fn requests(outbox_bytes: usize, workers: u16, credits: u32) -> Requests {
     Requests::new(
         Outboxes::new(outbox_bytes).with_random(counting),

@@ -15,11 +15,11 @@ const ENDED: u16 = 4001;
 /// The outcome of a hook request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HookOutcome {
-    /// Granted for this many seconds; 0: permanently.
+    /// The request is granted for this many seconds; 0: permanently.
     Granted(u32),
     Denied(u32),
     Ended(u16),
-    /// A refresh is refused: the connection or subscription has expired.
+    /// A refresh is refused, because the connection or subscription has expired.
     Over,
     /// The hook failed or was too late.
     Failed,

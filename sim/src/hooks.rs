@@ -1,6 +1,8 @@
-//! The hooks: the back end and an application on each worker, which answer late, in any order, or report a failure.
+//! Simulates the hooks: the back end, and an application on each worker. They answer late and in any order, or
+//! report a failure.
 //!
-//! The decision on a command is recorded at the [client](crate::deliver_decision), which checks its reply.
+//! The decision on a command is recorded at the [client](crate::deliver_decision), which compares its reply with
+//! the decision.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +21,12 @@ use crate::world::{WALL_MS, World};
 /// The hook requests since the start of the simulated process.
 #[derive(Default)]
 pub(crate) struct HookRequests {
-    /// Open requests with their workers, oldest first.
+    /// Hook requests that wait for a decision, each with its worker, oldest first.
     open: Vec<(usize, HookRequest)>,
     asked: BTreeSet<(usize, ConnectionId, u32)>,
     /// Clients whose end was reported to an application.
     gone: BTreeSet<Box<str>>,
-    /// Clients of applications that were connected when the world was last at rest.
+    /// Clients that were connected to an application when the world was last at rest.
     connected: BTreeSet<Box<str>>,
 }
 
@@ -99,7 +101,7 @@ impl World {
         Ok(moved)
     }
 
-    /// Records a decision at the client of the request, if it still exists.
+    /// Records a decision in the simulated client that made the request, if that client still exists.
     fn note_decision(
         &mut self,
         worker: usize,

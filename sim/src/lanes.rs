@@ -203,7 +203,8 @@ impl NodeLink {
         }
     }
 
-    /// Serialises a message if nodes exchange its type too; otherwise returns it as a value.
+    /// Serialises a message if nodes also exchange messages of its type; otherwise returns it as a
+    /// value.
     fn send(&mut self, message: WorldMessage, from: usize, to: usize) -> LaneMessage {
         let (from, to) = (WorkerId(from as u16), WorkerId(to as u16));
         match message.into_node_message(from, to) {

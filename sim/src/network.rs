@@ -1,10 +1,10 @@
-//! The links between clients and the server: bytes in flight, and the existing ends.
+//! The links between clients and the server: the bytes in flight, and which ends of a link exist.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use veche_hub::ConnectionId;
 
-/// Identifies a link; later ones have greater ids.
+/// Identifies a link. Later links have greater ids.
 pub(crate) type LinkId = u32;
 
 /// A transport connection between a client and a worker.
@@ -16,9 +16,9 @@ pub(crate) struct Link {
     pub(crate) has_client: bool,
     /// Bytes sent by the client that have not arrived at the server.
     pub(crate) up: VecDeque<u8>,
-    /// Whether the client has sent FIN after the bytes in `up`. `up_ended`: whether this FIN has
-    /// arrived.
+    /// Whether the client has sent FIN after the bytes in `up`.
     pub(crate) up_ends: bool,
+    /// Whether the client's FIN has arrived at the server.
     pub(crate) up_ended: bool,
     /// Bytes sent by the server that have not arrived at the client.
     pub(crate) down: VecDeque<u8>,
@@ -95,12 +95,12 @@ impl Network {
         Some(end)
     }
 
-    /// Returns the link of a server's end.
+    /// Returns the link whose server's end is the connection `session` of `worker`.
     pub(crate) fn of(&self, worker: usize, session: ConnectionId) -> Option<LinkId> {
         self.ends.get(&(worker, session)).copied()
     }
 
-    /// Handles that the transport accepts bytes of the server, and that `unsent` bytes are left.
+    /// Records that the transport accepts bytes of the server, and that `unsent` bytes are left.
     pub(crate) fn take(&mut self, id: LinkId, bytes: &[u8], unsent: usize) {
         if let Some(link) = self.links.get_mut(&id) {
             link.down.extend(bytes);

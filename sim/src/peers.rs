@@ -2,7 +2,7 @@
 //! ends.
 //!
 //! A link refers to its peer by number. Each kind of peer has its own range of numbers, and so have
-//! connections for envelopes and dialed servers.
+//! the connections on which clients post commands, and the servers that applications have dialed.
 
 use crate::api_client::{ApiClient, ApiProtocol, BackEndCall};
 use crate::channels::{self, CHANNELS};
@@ -113,7 +113,8 @@ impl Peers {
         }
     }
 
-    /// Returns the session of a client whose connection for envelopes is gone, if commands may have been lost with it.
+    /// Returns the session of a client whose connection for posted commands (`peer`) has ended, if commands may have
+    /// been lost with that connection.
     pub(crate) fn unsure(&self, peer: usize) -> Option<LinkId> {
         let client = self.clients.get(peer.checked_sub(POSTS)?)?;
         let is_unsure = client.phase == Phase::Online && !client.pending.is_empty();
@@ -262,7 +263,7 @@ impl World {
         link.is_some_and(|link| !link.has_client)
     }
 
-    /// Checks, once the world is at rest, what the peers received and that all calls were answered.
+    /// Checks what the peers received, and that all calls were answered. Called when the world has nothing left to do.
     pub(crate) fn check_peers(&mut self) -> PromiseResult {
         for listener in &self.peers.listeners {
             listener.check(&mut self.ledger, &self.setup)?;

@@ -18,7 +18,7 @@ enum Kind {
     /// Bytes. In this simulator they contain text.
     Data,
     Message(Fields),
-    /// A repeated field of messages.
+    /// A repeated field whose elements are messages.
     List(Fields),
     Map(Fields),
     /// A map from strings to strings.

@@ -19,7 +19,7 @@ use crate::phase::Phase;
 use crate::setup::Setup;
 use crate::wire::{self, Reader, ServerFrame, WireEncoding};
 
-/// Maximum overhead of a queued publication beside its payload.
+/// Maximum number of bytes that a queued publication takes in addition to its payload.
 const FRAMING_BYTES: usize = 120;
 
 pub(crate) struct PushListener {
@@ -304,8 +304,8 @@ impl PushListener {
             if kind.has_history() {
                 view.check_order(*channel, is_whole, ledger)?;
             }
-            // The latest publication of each channel must have arrived if all fit into the outbox; otherwise the oldest of them
-            // are lost.
+            // The latest publication of each channel must have arrived if these publications together fit into the
+            // outbox. Otherwise the oldest of them are lost.
             let needed = 8 * (setup.publication_bytes_max() + FRAMING_BYTES);
             let fits = self.promised == DeliveryGuarantee::Newest || needed <= setup.outbox_bytes;
             if kind.has_history() && !is_whole && fits {

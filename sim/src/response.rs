@@ -1,4 +1,4 @@
-//! An endless response as read by its client: chunks, with a message per line or event.
+//! Parses an endless response, as its client does: chunks that contain one message per line or event.
 
 use serde_json::Value;
 

@@ -59,13 +59,13 @@ impl World {
         self.check_peers()
     }
 
-    /// Ends the world: all clients leave, some without notice, and nothing remains of them.
+    /// Makes all clients leave, some without notice, and checks that the server keeps nothing of them.
     pub(crate) fn end(&mut self) -> PromiseResult {
         self.settle(true, false)?;
         let mut random = Rng::with_seed(self.setup.seed);
         for id in self.network.links.keys().copied().collect::<Vec<_>>() {
             match random.u8(0..3) {
-                // A silent back end is not pinged, so its connection may stay open forever.
+                // The server does not ping back ends, so the connection of one that left unnoticed may stay open.
                 _ if self.is_caller(id) || self.is_for_posts(id) => self.drop_server(id),
                 // If a unidirectional client is gone, only its transport notices that.
                 0 | 2 if self.is_one_way(id) => self.drop_server(id),
@@ -175,7 +175,7 @@ impl World {
 
     /// Checks that all queues are empty, and no counter or reservation remains.
     fn check_quiet(&self) -> PromiseResult {
-        // Bytes stay queued for a peer that does not read, or that has gone without the server's notice.
+        // Bytes stay queued for a peer that does not read, or that has left unnoticed by the server.
         let is_read =
             !self.peers.has_slow() && self.network.links.values().all(|link| link.has_client);
         for (number, worker) in self.process.workers.iter().enumerate() {

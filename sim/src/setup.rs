@@ -110,7 +110,8 @@ impl Setup {
         let mut one_in = |count: u32| random.u32(0..count) == 0;
         let (is_short_lived, is_scarce, is_logged) = (one_in(5), one_in(6), one_in(2));
         let (is_calm, is_slow, is_crowded) = (one_in(4), one_in(3), one_in(5));
-        // In a hasty world, lanes are full while subscribers come and go.
+        // In a hasty world, lanes have few credits and clients often unsubscribe, so that lanes are
+        // full while subscribers come and go.
         let is_hasty = one_in(5);
         let is_patient = one_in(4);
         let has_reserve = is_scarce && more.bool();

@@ -5,7 +5,8 @@ use crate::run::Broken;
 /// Maximum number of worlds to try.
 const TRIES_MAX: usize = 3_000;
 
-/// Returns the indices of the remaining actions, and the failure of their world. `run` performs a list of actions.
+/// Returns the indices of the remaining actions, and the failure that these actions cause. `run` performs a list
+/// of actions.
 pub(crate) fn shrink<A: Copy>(
     actions: &[A],
     broken: Broken,

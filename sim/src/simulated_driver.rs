@@ -169,7 +169,8 @@ impl SimulatedDriver {
         }
     }
 
-    /// Reports buffers that were sent completely, and that the queue fell below its low-water mark.
+    /// Reports the buffers that were sent completely, and whether the transport's send queue has fallen below its
+    /// low-water mark.
     fn left(&mut self, left: SentBuffers, now: Now, out: &mut Vec<WorkerOutput>) {
         let SentBuffers {
             id,

@@ -2,8 +2,8 @@
 //! clients that do not read. Everything independent of the stall must make progress, and waiters
 //! are served in order.
 //!
-//! Each stall begins with the world at rest, so that the affected parts are known, and brings it to
-//! rest again.
+//! Each stall begins when the simulated world has no work left, so that the affected parts are known,
+//! and lasts until the world has no work left again.
 
 mod late;
 mod others;
@@ -35,7 +35,8 @@ pub(crate) enum Stall {
     Log,
     /// Clients that may lose publications do not read.
     Readers,
-    /// No stall: a channel has more subscribers than are served immediately, and one more subscribes.
+    /// Nothing stalls. A channel has more subscribers than are served immediately, and one more
+    /// subscribes.
     Crowd,
 }
 
@@ -71,8 +72,9 @@ const KEPT_BYTES: usize = 80;
 
 /// The homes, receivers and senders affected by a worker that gets no turns.
 struct Affected {
-    /// The home of each channel. `receivers` has the workers with subscribers of each channel.
+    /// The home of each channel.
     homes: Vec<usize>,
+    /// The workers with subscribers of each channel.
     receivers: Vec<BTreeSet<usize>>,
     /// For each home: the workers for which publications wait there.
     lanes: Vec<BTreeSet<usize>>,
@@ -232,7 +234,7 @@ impl World {
                 && kind != Kind::State
                 && concerned.receivers[*one].contains(&to)
         });
-        // The publications that clients without reading will still receive are unknown.
+        // It is unknown which publications the clients that do not read will receive.
         let is_known = self
             .peers_of(to)
             .all(|(phase, reads)| phase == Phase::Online && reads);
@@ -240,7 +242,7 @@ impl World {
         self.process.lanes.watch = Some(FairnessCheck::new(to, watched.collect()));
     }
 
-    /// Returns the phases of the peers of a worker, and whether they read.
+    /// Returns, for each peer of a worker, its phase and whether it reads.
     fn peers_of(&self, worker: usize) -> impl Iterator<Item = (Phase, bool)> {
         let clients = self.peers.clients.iter();
         let clients = clients.map(|one| (one.link, one.phase, one.reads));
@@ -260,7 +262,7 @@ impl World {
         watch.map_or(Ok(()), FairnessCheck::check)
     }
 
-    /// A stalled worker takes one message per turn, while others want to publish to it.
+    /// Ends the stall of worker `slow` gradually: it takes one message per turn while others publish to it.
     fn wake_slowly(
         &mut self,
         slow: usize,

@@ -58,7 +58,7 @@ impl ExpectedSubscription {
         }
     }
 
-    /// The subscribe reply has arrived; the recovered publications are in `numbers`.
+    /// Handles the arrival of the subscribe reply with the client's position `place`.
     pub(crate) fn begin(&mut self, place: RawPosition, ledger: &Ledger) {
         self.state = SubscriptionState::Live;
         self.place = place;

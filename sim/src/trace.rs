@@ -8,7 +8,7 @@ pub(crate) struct Trace {
     hash: u64,
     /// The number of values noted as outputs.
     outputs: u64,
-    /// The outputs in text form, while enabled.
+    /// The outputs as text; `None` unless `keep_words` was called.
     words: Option<Vec<String>>,
 }
 
@@ -58,7 +58,7 @@ impl Trace {
         self.note_bytes(text.as_bytes());
     }
 
-    /// Adds the debug form of a value, tagged with its kind.
+    /// Adds `kind` and the debug form of `value` to the hash.
     pub(crate) fn note_debug(&mut self, kind: u64, value: &impl Debug) {
         self.note(&[kind]);
         // Writing to `Noting` can't fail.

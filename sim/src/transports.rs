@@ -48,8 +48,8 @@ struct Transport {
     /// below.
     was_high: bool,
     is_shut_down: bool,
-    /// Present if the transport has ended: whether the peer has reset it. Delivered after all
-    /// other events.
+    /// Whether the peer has reset the transport; `None` until the transport has ended. The end is
+    /// delivered after all other events.
     closing: Option<bool>,
 }
 
@@ -69,8 +69,8 @@ pub(crate) enum PeerEvent {
 }
 
 impl SimulatedTransports {
-    /// Creates an empty set. Transports to other servers accept `room_bytes` before those servers
-    /// read.
+    /// Creates an empty set. A transport to another server accepts `room_bytes` before that server
+    /// has to read.
     pub(crate) fn new(low_water_bytes: usize, room_bytes: usize) -> Self {
         Self {
             low_water_bytes,

@@ -1,12 +1,12 @@
 //! The interface between a world and the driver of its workers: inputs of a worker, and its outputs.
 //!
-//! A world knows workers only by [`WorkerDriver`]. `simulated_driver` is the simulator's own; the
-//! server's tests implement it with the server's driver on `veche_net::Simulated` and mailboxes.
-//! Both must produce the same [`WorkerOutput`]s in the same order for the same calls, so everything
-//! that a world can observe passes through here.
+//! A world uses workers only through [`WorkerDriver`], which has two implementations. `simulated_driver` is the
+//! simulator's; that of the server's tests uses the server's driver on `veche_net::Simulated` and mailboxes. Both must
+//! produce the same [`WorkerOutput`]s in the same order for the same calls, so everything that a world can observe
+//! passes through here.
 //!
-//! To add an input, add a method or a field of [`TurnInput`]; to add an output, a variant of [`WorkerOutput`] with its text in
-//! [`WorkerOutput::note`]. Then extend both implementations.
+//! To add an input, add a method or a field of [`TurnInput`]; to add an output, a variant of [`WorkerOutput`] with its
+//! text in [`WorkerOutput::note`]. Then extend both implementations.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ pub struct Conditions {
     pub now: Now,
     /// The work limits of a turn.
     pub limits: TurnLimits,
-    /// Unprocessed data permitted between two workers, as counted by their hubs.
+    /// Maximum number of unprocessed data messages between two workers, as counted by their hubs.
     pub credits: u32,
     /// The low-water mark of a transport's queue.
     pub low_water_bytes: usize,
@@ -77,7 +77,7 @@ pub struct TurnInput {
     pub now: Now,
     /// By receiving worker, the number of data messages that were sent and are not processed yet.
     pub unfinished: Vec<u32>,
-    /// The items that arrive, by lane: a lane for each sending worker, then that of the control side.
+    /// The items that arrive, by lane: one lane for each sending worker, then the lane of the control side.
     pub mail: Vec<Vec<LaneMail>>,
     /// The last durable batch of the log, if the worker was not told yet.
     pub durable: Option<u64>,
@@ -113,7 +113,7 @@ pub enum TransportEvent {
     },
 }
 
-/// An output of a worker and its transports, in order.
+/// An output of a worker or of one of its transports.
 #[derive(Debug)]
 pub enum WorkerOutput {
     /// A turn begins. Without events the worker would have waited for this many milliseconds; `None`: forever.
@@ -149,7 +149,7 @@ pub enum WorkerOutput {
     Stopped,
     /// A batch for the log.
     Batch(LogBatch),
-    /// Orders for the engine outside the process.
+    /// Requests to the engine outside the process.
     Ordered(Vec<Order>),
     /// Messages to another worker, in order.
     Posted(usize, Vec<WorldMessage>),
@@ -166,7 +166,8 @@ pub trait WorkerDriver {
     /// Returns the state shared by the connections of the worker.
     fn shared(&self) -> &Context;
 
-    /// Returns the shared state for changes: the back end queries the hub of any worker between its turns.
+    /// Returns the worker's shared state mutably. Between the worker's turns, the back end queries the worker's hub
+    /// with it.
     fn shared_mut(&mut self) -> &mut Context;
 
     /// Returns the number of connections.

@@ -301,7 +301,7 @@ impl World {
         self.apply_outputs(worker, out);
     }
 
-    /// Applies the outputs of a worker's transports outside of its turns; only a turn has further outputs.
+    /// Applies the outputs of a worker's transports outside of its turns. Other outputs occur only in a turn.
     fn apply_outputs(&mut self, worker: usize, out: Vec<WorkerOutput>) {
         for output in out {
             output.note(&mut self.ledger.trace);
@@ -346,7 +346,7 @@ impl World {
 
     fn cut(&mut self, id: LinkId, client_sees: bool, server_sees: bool) {
         if let Some(link) = self.network.links.get_mut(&id) {
-            // Bytes in flight are lost, whichever side notices, and so is a FIN after them.
+            // Bytes and a FIN in flight are lost, whichever side notices the cut.
             link.up.clear();
             link.down.clear();
             link.down_ends = false;
@@ -423,7 +423,8 @@ impl World {
         Ok(true)
     }
 
-    /// Runs a worker's turn. Without a salt, the worker handles all messages sent to it. Returns whether anything moved.
+    /// Runs a worker's turn. With a `salt`, some messages from other workers may arrive only in a later turn. Returns
+    /// whether anything moved.
     pub(crate) fn turn(&mut self, worker: usize, salt: Option<u32>) -> Result<bool, Failure> {
         let now = self.now();
         let lanes = &mut self.process.lanes;
@@ -471,7 +472,7 @@ impl World {
         Ok(turned.moved)
     }
 
-    /// Applies the outputs of a turn to other workers, the log and other parties.
+    /// Passes the outputs of a turn to their recipients, such as other workers and the log.
     fn apply_turn_output(&mut self, worker: usize, output: WorkerOutput) -> PromiseResult {
         match output {
             WorkerOutput::Asked(request) => self.process.workers[worker].ask_back_end(request),
@@ -601,7 +602,7 @@ impl World {
     /// Checks the invariants after every step.
     fn check(&mut self) -> PromiseResult {
         let publications = self.setup.publication_bytes_max() + FRAMING_BYTES;
-        // An outbox may hold its limit or one larger publication, and pings. Each pending reply is allowed on top.
+        // An outbox may contain up to its limit or one larger publication, and in addition pings and the pending replies.
         let budget = self.setup.outbox_bytes.max(publications) + FRAMING_BYTES;
         let recovered_max = 120.max(self.setup.history_size as usize);
         let reply = self.setup.outbox_bytes * 2 + 3 * recovered_max * FRAMING_BYTES + REPLY_BYTES;

@@ -218,7 +218,8 @@ test("a channel is found, its history is shown, and a publication from the page 
   await has("#channel .history tbody tr", "<b>no JSON</b>");
 });
 
-// Members use a client protocol that this server may not support; their names are untrusted text nevertheless.
+// The presence is simulated, because members need a client protocol that this server may not support. Names of
+// members are untrusted text.
 test("members are listed, and data of clients is shown as text", async () => {
   const nasty = "<script>alert(2)</script>";
   const presence = { [nasty]: { user: nasty, client: nasty, conn_info: { name: nasty } } };

@@ -244,7 +244,7 @@ test("the server has stopped: the page reports it, and reconnects on a click onc
   try {
     process.kill(Number(VECHE_PID), "SIGTERM"); // the second one ends it at once
   } catch {
-    // The server had ended already.
+    // The server ended before the second signal.
   }
   await ended;
   await anna.waitForFunction(() => /Nothing answers/.test(document.getElementById("status-text").textContent), null, { timeout: 30_000 });

@@ -1,5 +1,5 @@
-// The templates `php` and `php-chat` of `veche new` under `veche dev`, in Chromium: the PHP handler
-// echoes messages, and two chat users register, log in and log out. run.sh passes the binary.
+// Tests the templates `php` and `php-chat` of `veche new` under `veche dev`, in Chromium: the PHP handler echoes
+// messages, and two chat users register, log in and log out. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";

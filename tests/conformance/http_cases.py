@@ -34,7 +34,7 @@ def upgrade(*more, without=b"-", method=b"GET", version=b"HTTP/1.1", target=b"/e
     return get(*kept, *more, method=method, version=version, target=target)
 
 
-# (name, bytes, statuses in order, connection afterwards)
+# Each case: its name, the bytes to send, the expected statuses in order, and whether the connection stays open.
 CASES = [
     # Versions and keep-alive: RFC 9112 section 9.
     ("1.1 stays open", GET, [200], KEPT),

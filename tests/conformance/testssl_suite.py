@@ -31,8 +31,8 @@ root = "{folder}/www"
 
 ABOVE_LOW = {"MEDIUM", "HIGH", "CRITICAL", "FATAL"}
 
-# Findings that are due to the test's certificate: it is not from a public authority, and its name
-# is in no public list.
+# Findings that are due to the test's certificate, which is not from a public authority and whose
+# name is in no public list.
 OF_THE_TEST = {
     "cert_chain_of_trust": "the test's own authority",
     "cert_revocation": "the test's own authority has no list",

@@ -23,7 +23,7 @@ class Case:
     # How Redis persists, see `stores.RULES`.
     rule: str = "aof"
     sentinel: bool = False
-    # Whether memory growth and echo latency are checked. They are not if a node is killed.
+    # Whether memory growth and echo latency are checked. They are not checked if a node is killed.
     has_all_nodes: bool = True
     # Whether nodes have to log the fault. Nodes do not notice that Redis only loses data, or
     # replies late but before their timeout.

@@ -10,8 +10,8 @@ import socket
 import subprocess
 import tempfile
 
-# Below the range from which the system assigns ports, so that no connection takes the port of a
-# server that is down.
+# Ports below the range from which the system assigns them, so that no connection takes the port of
+# a server that is down.
 PORTS = range(20_000, 32_000)
 given = set()
 

@@ -1,8 +1,7 @@
 #!/bin/bash
-# Installs Centrifugo's public JavaScript client for pages from the npm registry. The page of
-# examples/chat needs the client. Its files in web/vendor are optional: they are built into the
-# binary for the demo page. Exits with 1 if the registry can't be reached. Prints nothing if the
-# files exist.
+# Installs Centrifugo's public JavaScript client for pages from the npm registry. The page of examples/chat needs the
+# client. If the client's files are in web/vendor, they are also built into the binary for the demo page. Exits with 1
+# if the registry can't be reached. Prints nothing if the files exist.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # The version that the tests of the protocol use, and the digest that is in their package-lock.json.

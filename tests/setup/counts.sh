@@ -9,5 +9,5 @@ if [ "$(gungraun-runner --version 2> /dev/null)" = "gungraun-runner $version" ];
   exit 0
 fi
 echo "installing gungraun-runner $version"
-# Unoptimised, since it only waits for Valgrind and reads its output.
+# The runner is not optimised, since it only waits for Valgrind and reads Valgrind's output.
 cargo install gungraun-runner --version "$version" --locked --quiet --debug

@@ -159,7 +159,7 @@ QUICK = (
     cargo_tests(READY),
     soak(60),
     Step("recovery", "tests/recovery.py", 300, cores=0.5, needs=READY),
-    # One fault, a different one each day.
+    # Tests one fault between nodes and Redis, a different one each day.
     Step("cluster", "tests/cluster.py", 240, cores=0.5, needs=READY),
     *CLIENTS,
     Step("highload cup", "tests/highload_cup.py", 120, needs=READY),

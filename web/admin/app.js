@@ -1,4 +1,5 @@
-// The page as a whole: the key, the views, the address, and whether the server answers.
+// Controls the whole page: asks for the key, selects the view by the address, and shows whether the
+// server answers.
 
 import { hasKey, setKey } from "./api.js";
 import * as channels from "./channels.js";

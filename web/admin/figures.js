@@ -1,5 +1,5 @@
-// Computes the shown figures from the server's counters each second: sums, rates and shares, in
-// total and by worker. Pure: no clock, no DOM.
+// Computes the shown figures from the server's counters each second: sums, rates and shares, in total and by worker.
+// Uses neither the clock nor the DOM.
 
 /** The number of stored points: a quarter of an hour. */
 export const POINTS_MAX = 900;

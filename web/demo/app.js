@@ -55,7 +55,7 @@ function showUser() {
   renew();
 }
 
-/** Sets the links that reload this page with one of the two clients, and marks the current one. */
+/** Sets the two links that reload this page with the plain WebSocket or with the SDK, and marks the link in use. */
 function showWays() {
   for (const way of ["ws", "sdk"]) {
     const address = new URL(location.href);

@@ -1,7 +1,7 @@
 // How long to wait before the next attempt to connect. The module uses no clock, no timer and no
 // DOM. Ten thousand pages that lose one server should reconnect spread over time, not at once.
 
-/** The longest wait after a connection that lasted, in milliseconds. Each failure doubles it. */
+/** The upper bound of the wait after a connection that lasted, in milliseconds. Each failure doubles it. */
 export const FIRST_MS = 2_000;
 /** No wait is longer than this. */
 export const LONGEST_MS = 30_000;
@@ -14,8 +14,8 @@ export const SOON_MS = 1_500;
 const FIXED_SHARE = 0.2;
 
 /**
- * The wait in milliseconds after `failures` attempts in a row that did not last.
- * `leastCeilingMs` raises the range for close codes that ask for a longer delay (see `closing.js`).
+ * A random wait in milliseconds after `failures` consecutive failures. For close codes that ask for
+ * a longer delay (see `closing.js`), its upper bound is at least `leastCeilingMs`.
  */
 export function waitMs(failures, leastCeilingMs = 0, random = Math.random) {
   const doubled = FIRST_MS * 2 ** Math.min(failures, 10);

@@ -1,5 +1,5 @@
-// Explains the end of a connection to the visitor:
-// a sentence, whether to try again, and the minimum delay. Pure.
+// Explains the end of a connection to the visitor: a sentence, whether to try again, and the
+// minimum delay. The functions have no side effects.
 
 /** The server is full or stopping: reconnects are spread over at least this time. */
 const PATIENT_MS = 10_000;

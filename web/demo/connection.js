@@ -12,12 +12,13 @@ const OPEN_TIMEOUT_MS = 10_000;
 export class Connection extends EventTarget {
   /** The state: "connecting", "open", "waiting" (for the next attempt) or "ended" (until `retry`). */
   state = "ended";
-  /** Whether it has ever been open: distinguishes "connecting" from "reconnecting". */
+  /** Whether the connection was ever open, which distinguishes "connecting" from "reconnecting". */
   hasBeenOpen = false;
   /** Consecutive failed attempts. */
   failures = 0;
-  /** When "waiting": the `Date.now()` of the wait's start and of the next attempt. */
+  /** In the state "waiting": the `Date.now()` at which the wait began. */
   waitFrom = 0;
+  /** In the state "waiting": the `Date.now()` of the next attempt. */
   nextAt = 0;
   /** The explanation of why the connection last ended; null if it has not ended. */
   end = null;
@@ -88,7 +89,9 @@ export class Connection extends EventTarget {
     this.#set("waiting");
   }
 
-  /** Releases the socket and the timer. Handlers are removed first: late events of an old socket must be ignored. */
+  /**
+   * Releases the socket and the timer. Handlers are removed first, so that late events of an old socket are ignored.
+   */
   #drop() {
     clearTimeout(this.#timer);
     const socket = this.#socket;

@@ -62,7 +62,7 @@ export const LINES = [
   },
 ];
 
-/** `veche push` takes text as an argument; other kinds have options of their own. */
+/** Returns a `veche push` command. It takes text as an argument, but JSON and binary data by an option. */
 function vecheLine(push) {
   const target = push.name.startsWith("-") ? `--${push.to}=${word(push.name)}` : `--${push.to} ${word(push.name)}`;
   if (push.word === "binary") return `printf '%s' ${shell(push.value)} | base64 -d \\\n  | veche push ${target} --binary -`;

@@ -1,4 +1,4 @@
-// Formats payloads for people, and parses payloads that people type. Pure.
+// Formats payloads for people, and parses payloads that people type. The functions have no side effects.
 
 /** Maximum length of a message shown. */
 const SHOWN_CHARS_MAX = 8_192;
@@ -41,7 +41,8 @@ function cutTo(text, charsMax) {
 }
 
 /**
- * Parses the text typed into the panel to the value of a push.
+ * Converts the text that a visitor has typed into the content of a push. `word` is the key of the content in the push,
+ * and `value` is the content.
  * @returns {{word: "data" | "binary", value: unknown}}
  * @throws {Error} with a message for the visitor
  */

@@ -15,7 +15,10 @@ export class SdkConnection extends EventTarget {
   #options;
   #client = null;
 
-  /** `user` and `channel`: the subscriptions of the page. */
+  /**
+   * The page connects as `user`, and receives the publications of this user's personal channel and
+   * of `channel`.
+   */
   constructor(user, channel) {
     super();
     this.#options = { user, channel };

@@ -29,7 +29,7 @@ let warnings = [];
 let refusal = null;
 let panel = null;
 
-// Inserted as text only: an error message may contain data of a client.
+// Creates an element. Its text is never parsed as HTML, because an error message may contain data of a client.
 function make(name, text = "") {
   const element = document.createElement(name);
   element.textContent = text;

@@ -1,4 +1,4 @@
-//! WebSocket frames alone, as a server reads and writes them.
+//! Measured paths that only read or write WebSocket frames, as a server does.
 
 use std::hint::black_box;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A path that was set up and not run yet.
+/// A code path that was set up and not run yet.
 pub struct Path(Box<dyn FnMut() -> Result<(), String>>);
 
 impl Path {
@@ -10,7 +10,7 @@ impl Path {
         Self(Box::new(run))
     }
 
-    /// Runs the path once.
+    /// Runs the code path once.
     ///
     /// # Errors
     /// The run did not have the expected effect.

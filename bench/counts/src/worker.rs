@@ -1,4 +1,4 @@
-//! Turns of a worker, from the received bytes to the sent ones.
+//! Measured paths through a worker: turns, from the received bytes to the sent bytes.
 
 use veche::stage::WorkerRig;
 use veche_net::ConnectionId;
@@ -83,7 +83,7 @@ const WARM: usize = 2000;
 /// buffers grow.
 const WARM_UP: usize = 10;
 
-/// Returns a path that handles each of these messages in its own turn. A run fails if the messages
+/// Returns a measured path that handles each of these messages in its own turn. A run fails if the messages
 /// do not produce `bytes_each` bytes each on average.
 fn turns(mut rig: WorkerRig, messages: Vec<(ConnectionId, Vec<u8>)>, bytes_each: u64) -> Path {
     let count = messages.len();
@@ -106,7 +106,7 @@ fn turns(mut rig: WorkerRig, messages: Vec<(ConnectionId, Vec<u8>)>, bytes_each:
     })
 }
 
-/// Returns a path that handles one message `count` times, after `warm_up` uncounted times. Each
+/// Returns a measured path that handles one message `count` times, after `warm_up` uncounted times. Each
 /// counted message has to produce as many bytes as the last uncounted message.
 fn repeated(
     mut rig: WorkerRig,

@@ -15,7 +15,7 @@ const server = http.createServer((request, response) => {
 
 const sockets = new WebSocketServer({ server, perMessageDeflate: false });
 sockets.on('connection', (socket) => {
-  // The load generator finally resets connections, so errors are ignored.
+  // At the end of a run, the load generator resets connections, so errors are ignored.
   socket.on('error', () => {});
   socket.on('message', (data, binary) => socket.send(data, { binary }));
 });

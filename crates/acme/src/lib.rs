@@ -350,7 +350,7 @@ impl ActiveOrder {
         self.folder.save_attempts(&self.file, attempts)
     }
 
-    /// Stores the issued certificate, or the time of the next attempt.
+    /// Stores the issued certificate. If the order failed, stores the time of the next attempt.
     fn ended(self, ended: OrderOutcome, figures: &OrderMetrics) {
         if let Some(account) = &ended.account
             && let Err(error) = self.folder.save_account(account)
@@ -421,7 +421,7 @@ impl ActiveOrder {
             Err(_) => write!(words, "there is no certificate to present"),
         };
         warn!(target: TARGET, directory = masked(&self.directory),
-            "acme: no new certificate for {names}, {words}; {} in a row, the next attempt is in {} s: {why}",
+            "acme: no new certificate for {names}, {words}; after {} in a row the next attempt is in {} s: {why}",
             match attempts.failures {
                 1 => "1 failure".to_owned(),
                 failures => format!("{failures} failures"),

@@ -32,12 +32,12 @@ const WAIT_SPREAD: f64 = 0.25;
 pub(super) struct OrderHistory {
     /// The names of the last order.
     pub(super) names: Vec<String>,
-    /// Consecutive failures of any kind.
+    /// The number of consecutive failures of any kind.
     pub(super) failures: u32,
     /// The kind of the last failure.
     kind: Option<FailureKind>,
-    /// Consecutive failures of the last kind. They determine the delay, so that the first refusal
-    /// after a long outage does not cause a long delay.
+    /// The number of consecutive failures of the same kind as the last. It determines the delay, so that the first
+    /// refusal after a long outage does not cause a long delay.
     alike: u32,
     /// The earliest time of the next order.
     pub(super) next_s: i64,
@@ -52,7 +52,7 @@ enum FailureKind {
 }
 
 impl OrderHistory {
-    /// Returns the history after an issued certificate.
+    /// Returns the history after a certificate was issued.
     pub(super) fn issued(names: &[String], now_s: i64) -> Self {
         Self {
             names: names.to_vec(),
@@ -117,7 +117,7 @@ impl OrderHistory {
     }
 }
 
-/// The relevant properties of an existing certificate.
+/// The properties of an existing certificate that determine when it is replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CertificateInfo {
     /// The names in lower case.
@@ -143,7 +143,9 @@ impl CertificateInfo {
     /// the next order due at once.
     pub(super) fn check_issued(&self, names: &[String], now_s: i64) -> Result<(), String> {
         let why = match () {
-            () if !self.is_for(names) => format!("the certificate is for {:?}", self.names),
+            () if !self.is_for(names) => {
+                format!("the certificate is for the names {:?}", self.names)
+            }
             () if now_s < self.valid_from_s => {
                 format!(
                     "the certificate is valid from {} on, in Unix time",

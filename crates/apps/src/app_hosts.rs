@@ -62,11 +62,11 @@ pub struct AppHosts {
     pub(super) asked: Vec<DialAction>,
     /// Messages to the applications on the other workers.
     pub(super) far: RemoteSends,
-    /// Searches for a user's connections that are in progress.
+    /// The running searches for connections of a user.
     pub(super) user_searches: UserSearches,
-    /// The API calls of applications that are in progress.
+    /// The running API calls of applications.
     pub(super) commands: ApiCalls,
-    /// The calls to external services that are in progress.
+    /// The running calls to external services.
     pub(super) calls: CallQueue,
     /// The handlers that wait until the outbox of their connection has room for more of the response.
     pub(super) writers: HashMap<ConnectionId, Vec<Token>>,

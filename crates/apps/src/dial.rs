@@ -22,7 +22,7 @@ pub struct OutgoingConnection {
     pub host: String,
     /// The certificates to trust; `None` for a connection without TLS.
     pub tls: Option<TrustSource>,
-    /// The options of the connection for the front ends.
+    /// The options of the connection that the front ends need.
     pub dial: DialCommand,
 }
 

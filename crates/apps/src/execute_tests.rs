@@ -71,7 +71,7 @@ impl ProcessServices for Idle {
     }
 }
 
-/// Returns the only worker of a process. Its history log is full, so channels with history accept no publication.
+/// Returns the only worker of a process whose history log is full, so that channels with history accept no publication.
 fn worker(config: &Config) -> (AppHosts, Context) {
     let library = AppRegistry::default();
     let app_set = library.load(config).expect("applications that load");

@@ -1,5 +1,5 @@
-//! Hook requests of Centrifuge clients, on which applications decide. This module converts a
-//! session's request for the script, and the script's response for the session.
+//! Hook requests of Centrifuge clients. Applications decide on them. This module converts a session's request for the
+//! script, and the script's response for the session.
 //!
 //! Each request gets exactly one decision: the script's, or a failure if the script fails, exceeds its time limit or
 //! ends, or if too many requests are waiting.
@@ -41,8 +41,8 @@ pub(super) struct PendingHooks {
     warnings: LogThrottle,
 }
 
-/// A decision that is delayed until the deferred publications after the number `behind`, up to `up_to`, have been
-/// passed to the hub.
+/// A hook decision that waits until certain deferred publications have been passed to the hub: those with numbers
+/// above `behind`, up to and including `up_to`.
 struct DeferredDecision {
     behind: u64,
     up_to: u64,
@@ -199,7 +199,7 @@ impl AppHosts {
         }
     }
 
-    /// Delivers the delayed decisions whose publications have been passed to the hub.
+    /// Delivers the delayed decisions for which all awaited publications have been passed to the hub.
     pub(super) fn deliver_deferred_decisions(&mut self, shared: &mut Context) {
         let publications = &self.held;
         let may_go =
@@ -322,8 +322,9 @@ fn payload(blob: Option<Blob>) -> Result<Option<Payload>, &'static str> {
         None => None,
         Some(Blob::Bytes(bytes)) => Some(hooks::bytes(bytes)),
         Some(Blob::Json(text)) => {
-            let text = String::from_utf8(text).map_err(|_| "a result is not UTF-8")?;
-            Some(hooks::json(&text).ok_or("a result is nested too deep")?)
+            let text =
+                String::from_utf8(text).map_err(|_| "a result of the hook handler is not UTF-8")?;
+            Some(hooks::json(&text).ok_or("a result of the hook handler is nested too deep")?)
         }
     })
 }

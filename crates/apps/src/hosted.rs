@@ -33,7 +33,7 @@ pub(super) enum HostedRuntime {
 pub(super) enum Program {
     /// The code of a Lua application.
     Script(Box<veche_script::Program>),
-    /// A script behind FastCGI and the requests to it.
+    /// A script behind FastCGI, with its pool and the events that it handles.
     PerEvent(Arc<veche_remote::Program>),
     /// A command that is run in worker processes.
     Workers(veche_pool::Program),
@@ -48,7 +48,7 @@ pub(super) enum StartError {
     /// The processes can't be started.
     #[error("{0}")]
     Workers(String),
-    /// A reload would change the runtime of an application without changing its name.
+    /// A reload would change the runtime of an application that keeps its name.
     #[error("changing the runtime of an app requires another name or a restart")]
     OtherRuntime,
 }
@@ -82,14 +82,14 @@ impl Program {
         }
     }
 
-    /// Sets where snapshots of tables are stored, if the application is in Lua.
+    /// For an application in Lua, sets where snapshots of tables are stored.
     pub(super) fn set_snapshots(&mut self, snapshots: &Snapshots) {
         if let Some(program) = self.script_mut() {
             program.app.limits.snapshots = snapshots.clone();
         }
     }
 
-    /// Sets the store and the seed of random numbers, if the application is in Lua.
+    /// For an application in Lua, sets the store and the seed of random numbers.
     pub(super) fn seed(&mut self, store: &Arc<Store>, seed: u64) {
         if let Some(program) = self.script_mut() {
             program.store = Arc::clone(store);

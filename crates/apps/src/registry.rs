@@ -24,7 +24,7 @@ use super::service::Lifecycle;
 #[derive(Clone, Debug)]
 pub struct AppBundle {
     pub(super) program: Program,
-    /// The folder of the files that responses may serve.
+    /// The folder whose files responses may send.
     pub files: Option<Arc<Path>>,
     /// The instance, if the application is a service.
     pub slot: Option<InstanceSlot>,
@@ -47,10 +47,10 @@ pub fn warnings(app_set: &AppSet) -> Vec<(String, String)> {
     all.collect()
 }
 
-/// The number of a service's instance, which determines its worker, and its restart policy.
+/// The number and the restart policy of a service's instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceSlot {
-    /// The number of the instance, from 1.
+    /// The number of the instance, from 1. It determines the worker that runs the instance.
     instance: u32,
     pub restart: RestartPolicy,
 }
@@ -152,7 +152,8 @@ impl AppRegistry {
         }
     }
 
-    /// Reads the code of all applications and checks that it loads. This process itself starts worker processes.
+    /// Reads the code of all applications and checks that it loads. Worker processes of applications are
+    /// started by this process, not by the supervisor's spawner.
     pub fn load(&self, config: &Config) -> Result<AppSet, String> {
         self.load_with(config, None)
     }

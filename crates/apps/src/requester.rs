@@ -12,7 +12,7 @@ const API_CALLS: u32 = u32::MAX - 1;
 /// The application that made a request, with the kind of the request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Requester {
-    /// A query of a channel.
+    /// A query of a channel by an application.
     Query(AppId),
     /// A call of the API.
     ApiCall {

@@ -34,7 +34,7 @@ pub(super) struct UserSearchResult {
     places: Vec<WorkerConnection>,
 }
 
-/// The searches of this worker's applications.
+/// The searches for users' connections that this worker's applications have started.
 #[derive(Default)]
 pub(super) struct UserSearches {
     under_way: HashMap<(AppId, Token), PendingSearch>,
@@ -170,7 +170,7 @@ impl AppHosts {
         }
     }
 
-    /// Returns the connections of a user on this worker that belong to the application, at most `limit`.
+    /// Returns a user's connections to the application on this worker, at most `limit`.
     fn local_addresses(
         &self,
         app: AppId,

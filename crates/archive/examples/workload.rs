@@ -203,7 +203,7 @@ fn cpu_ms(process: &str) -> u64 {
     (ticks(11) + ticks(12)) * 10
 }
 
-/// Bytes passed to the kernel by `write` and similar calls.
+/// Returns the number of bytes passed to the kernel by `write` and similar calls.
 fn written_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/io").expect("/proc");
     let line = text

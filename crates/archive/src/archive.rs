@@ -109,8 +109,8 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, LoadedStreams)
     Ok((archive, contents.loaded))
 }
 
-/// Moves the files of a [damaged](Error::Damaged) archive into a folder beside them, so that the next [`open`] starts
-/// with an empty one. Returns that folder.
+/// Moves the files of a [damaged](Error::Damaged) archive into a new folder beside them, so that the next [`open`]
+/// starts with an empty archive. Returns the new folder.
 ///
 /// # Errors
 /// [`Error::InUse`], [`Error::Io`].
@@ -201,7 +201,8 @@ impl Archive {
     /// Writes the submitted batches and closes the files, so that another process can open the folder.
     ///
     /// # Errors
-    /// [`Error::Unwritten`]; other errors if only closing failed and everything is on disk.
+    /// [`Error::Unwritten`] if batches could not be written. Any other error means that everything is on disk and
+    /// only closing has failed.
     pub fn close(mut self) -> Result<(), Error> {
         self.end()
     }

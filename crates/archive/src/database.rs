@@ -28,22 +28,21 @@ const APPLICATION: i32 = 0x7665_6368;
 /// Version of the format; a change that older versions can't read gets the next number.
 const FORMAT: u32 = 1;
 
-/// Range of the format numbers of later versions: a file with the tables of this version and a
-/// number less than [`FORMAT`] plus this counts as written by a later version; one with a higher
-/// number counts as damaged.
+/// A file with the tables of this version counts as written by a later version if its format number
+/// exceeds [`FORMAT`] by less than this. With a higher number, it counts as damaged.
 const COMPATIBLE_FORMATS: i64 = 16;
 
 const PAGE_BYTES: u64 = 8192;
 
 /// Number of frames in the write-ahead log that triggers a checkpoint: as many as the tables have pages, but at least
-/// 256 (2 MiB), and at most 1,024 (8 MiB), which bounds the pause.
+/// 256 (2 MiB). The maximum of 1,024 (8 MiB) bounds the time for which a checkpoint delays commits.
 const LOG_FRAMES: RangeInclusive<u64> = 256..=1024;
 
 /// Minimum number of free pages kept for reuse: 1 MiB. If a quarter of the file is more, a quarter is
 /// kept.
 const FREE_PAGES_MIN: u64 = 128;
 
-/// Pages released in one step: 1 MiB, which bounds the pause.
+/// Pages released in one step: 1 MiB. The number bounds the time for which a step delays commits.
 const VACUUM_PAGES: u64 = 128;
 
 const TABLES: &str = "
@@ -310,7 +309,7 @@ impl ArchiveDatabase {
     pub(crate) fn sync(&self) -> Result<(), Error> {
         let path = self.log();
         match File::open(&path).and_then(|file| file.sync_data()) {
-            // The log is gone: all its content is in the tables.
+            // There is no log, because all its content is in the tables.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             synced => synced.map_err(|source| Error::Io { path, source }),
         }

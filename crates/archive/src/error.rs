@@ -17,7 +17,7 @@ pub enum Error {
         pid: Option<u32>,
     },
     /// The file was written by a later version.
-    #[error("{} has format {found}, this version supports formats up to {known}", path.display())]
+    #[error("{} has format {found}, but this version of Veche supports only formats up to {known}", path.display())]
     Newer {
         /// Path of the database file.
         path: PathBuf,
@@ -48,7 +48,8 @@ pub enum Error {
         /// The error of the system call.
         source: io::Error,
     },
-    /// Any other database error: no space, no permission, a disk error.
+    /// A database error that the other variants do not describe, such as no space, no permission or
+    /// a disk error.
     #[error("{}: {source}", path.display())]
     Database {
         /// Path of the database file.

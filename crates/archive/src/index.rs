@@ -30,7 +30,7 @@ pub(crate) struct IndexedStream {
     rows: VecDeque<RowLocation>,
 }
 
-/// The row of a publication.
+/// The offset of a stored publication, and the number of its row.
 #[derive(Clone, Copy, Debug)]
 struct RowLocation {
     offset: u64,
@@ -121,7 +121,7 @@ impl Index {
         self.id = self.id.max(id);
     }
 
-    /// Converts the records of a group into changes.
+    /// Converts the records of a group into row changes, which are committed together.
     pub(crate) fn change_set(
         &mut self,
         records: impl IntoIterator<Item = ArchiveRecord>,

@@ -52,11 +52,12 @@ impl Writer {
         }
     }
 
-    /// Submits the records of a turn, which become durable atomically. Returns the number of the batch: consecutive
-    /// from 1.
+    /// Submits the records of a turn, which become durable atomically. Returns the number of the batch; batches are
+    /// numbered consecutively from 1.
     ///
     /// # Errors
-    /// [`AppendError`] returns the records. To keep the order, refused batches must be submitted again before later ones.
+    /// [`AppendError`] returns the records. To keep the order, refused batches must be submitted again before later
+    /// ones.
     pub fn append(&mut self, records: Vec<ArchiveRecord>) -> Result<u64, AppendError> {
         let bytes = records.iter().map(ArchiveRecord::bytes).sum();
         self.lane.push(self.batch + 1, records, bytes)?;
@@ -85,7 +86,7 @@ impl Writer {
         self.shared.counters.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Returns the progress since the last call.
+    /// Returns the latest batch on disk; `None` if no batch was written since the last call.
     pub fn take_durable(&mut self) -> Option<DurableBatch> {
         let batch = self.lane.durable.load(Ordering::Acquire);
         let is_news = batch > self.reported;

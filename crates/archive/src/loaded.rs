@@ -38,15 +38,15 @@ pub enum Warning {
     /// it had confirmed.
     #[error("the last {bytes} bytes of the log are an incomplete commit and were cut off")]
     Tail {
-        /// The number of bytes cut off.
+        /// The number of bytes that were cut off the end of the log.
         bytes: u64,
     },
-    /// The log is damaged before its end, and what follows was or may have been committed.
+    /// The log is damaged before its end. What follows the damage was committed, or may have been.
     #[error(
         "the log is damaged: {commits} commits in its last {bytes} bytes were cut off, and the latest publications of {channels} channels may be lost: these have new epochs, so that clients notice"
     )]
     Cut {
-        /// The number of bytes cut off.
+        /// The number of bytes that were cut off the end of the log.
         bytes: u64,
         /// The number of recognisable commits in the bytes that were cut off.
         commits: u64,

@@ -21,11 +21,11 @@ pub struct Options {
 /// durable. A power cut loses at most the latest data, and damages nothing older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsyncPolicy {
-    /// Each commit is synced: a power cut loses nothing that was reported as durable.
+    /// Each commit is synced, so a power cut loses nothing that was reported as durable.
     EveryCommit,
-    /// Syncs at this interval: a power cut may lose the data of the last interval.
+    /// Commits are synced at this interval, so a power cut may lose the data of the last interval.
     Interval(Duration),
-    /// The operating system decides when to sync: a power cut may lose some seconds or some MiB.
+    /// The operating system decides when to sync, so a power cut may lose some seconds or some MiB.
     Never,
 }
 

@@ -17,8 +17,8 @@ pub enum ArchiveRecord {
         /// The wall-clock time of the start, in milliseconds since 1970.
         at_ms: u64,
     },
-    /// A publication was stored. It starts a new stream if the stream is unknown or has another
-    /// epoch. It is ignored if its offset is not above the top.
+    /// A publication was stored. It starts a new stream if the stream is unknown or has another epoch. It is
+    /// ignored if its offset is not above the stream's highest offset.
     Published {
         /// Name of the stream's channel.
         channel: Arc<str>,
@@ -27,7 +27,7 @@ pub enum ArchiveRecord {
         /// The publication to store.
         publication: StoredPublication,
     },
-    /// Publications with lower offsets were dropped.
+    /// Publications with offsets below `below` were dropped.
     Trimmed {
         /// Name of the stream's channel.
         channel: Arc<str>,
@@ -89,7 +89,7 @@ impl ArchiveRecord {
 }
 
 impl StoredPublication {
-    /// Returns the bytes of payload and extra data.
+    /// Returns the total size of payload and extra data in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.payload.len() + self.extra.as_ref().map_or(0, Bytes::len)
     }

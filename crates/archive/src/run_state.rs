@@ -18,7 +18,7 @@ use crate::options::FsyncPolicy;
 
 const FILE: &str = "run";
 
-/// Length of the `run` file in bytes: long enough for all texts, and within one sector.
+/// Length of the text in the `run` file in bytes: long enough for each text, and within one disk sector.
 const TEXT_BYTES: usize = 63;
 
 /// Maximum length of the `run` file in bytes; a longer file was not written by this program.
@@ -56,7 +56,8 @@ pub fn boot_id() -> Option<String> {
 pub(crate) enum LastRun {
     /// All data reported as durable is present.
     Whole,
-    /// The machine went down: data reported as durable may be lost. If the boot ID is unknown, a reboot is assumed.
+    /// The machine went down, so data reported as durable may be lost. If the boot ID is unknown, a reboot is
+    /// assumed.
     Lost,
     /// The operator has called [`renew_epochs`](crate::renew_epochs), for example after restoring a backup.
     Renew,
@@ -192,7 +193,7 @@ mod tests {
         assert!(is_lost(Some("first")));
         begin(&folder, Some("first"), FsyncPolicy::EveryCommit).expect("written");
         assert!(!is_lost(Some("second")) && !is_lost(None));
-        // A state file as written in a sandbox by earlier versions.
+        // A `run` file as earlier versions wrote it in a sandbox, where the boot id is unknown.
         fs::write(folder.join(FILE), " later\n").expect("written");
         assert!(is_lost(Some("first")) && is_lost(None));
         fs::write(folder.join(FILE), "first\n").expect("written");

@@ -15,7 +15,7 @@ pub struct ArchiveStats {
     pub commits: u64,
     /// Number of syncs that the fsync policy requires; checkpoints sync in addition.
     pub fsyncs: u64,
-    /// Number of checkpoints, each of which moved the log into the tables.
+    /// Number of checkpoints, each of which moved the archive's log into its tables.
     pub checkpoints: u64,
     /// Records without effect, such as an offset that was stored already.
     pub ignored: u64,

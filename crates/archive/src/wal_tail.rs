@@ -22,7 +22,7 @@ pub(crate) struct WalTail {
     pub(crate) bytes: u64,
     /// The number of complete frames that end a commit.
     pub(crate) commits: u64,
-    /// Whether a frame belongs neither to the current nor to an earlier round.
+    /// Whether a frame's salt is neither that of the log's current round nor that of an earlier round.
     is_garbled: bool,
 }
 
@@ -54,7 +54,7 @@ impl WalTail {
             file.read_exact(&mut frame)?;
             let next = at + FRAME_HEADER_BYTES + page_bytes;
             let salt = Salt::of(&frame[8..16]);
-            // A damaged header does not contain the round's salt, but the first frame does.
+            // A damaged header does not contain the log's current salt, but the first frame does.
             let round = *round.get_or_insert(salt);
             let is_of_this_round = salt == round;
             if is_of_this_round || !salt.is_before(round) {
@@ -103,7 +103,7 @@ fn frame_at(number: u64, page_bytes: u64) -> u64 {
     HEADER_BYTES + number * (FRAME_HEADER_BYTES + page_bytes)
 }
 
-/// The salt of one round of the log.
+/// A salt of the log. SQLite changes it in each round, that is, when it starts to write the log from the beginning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Salt {
     round: u32,
@@ -121,15 +121,15 @@ impl Salt {
         }
     }
 
-    /// Returns whether this salt belongs to an earlier round than `now`. Both halves must differ, since a damaged byte
-    /// changes only one of them.
+    /// Returns whether this salt belongs to an earlier round of the log than `now`. Both halves must differ, since a
+    /// damaged byte changes only one of them.
     fn is_before(self, now: Self) -> bool {
         let rounds = now.round.wrapping_sub(self.round);
         (1..=ROUNDS_MAX).contains(&rounds) && self.random != now.random
     }
 }
 
-/// Returns whether the header matches its own checksum: if not, SQLite ignores the log.
+/// Returns whether the header matches its own checksum. SQLite ignores a log whose header does not.
 fn is_header_whole(header: &[u8; HEADER_BYTES as usize]) -> bool {
     let word = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
     // The last bit of the magic number gives the byte order of the checksum's input.

@@ -17,7 +17,8 @@ use crate::options::{FsyncPolicy, Options};
 use crate::record::ArchiveRecord;
 use crate::run_state;
 
-/// Maximum size of a commit in bytes, exceeded by at most one batch; bounds its duration.
+/// Maximum size of a commit in bytes, which bounds the time that the commit takes. A commit exceeds it by at most
+/// one batch.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// Delay of maintenance after a commit, so that many small commits don't each cause it.
@@ -201,7 +202,7 @@ impl WriterThread {
             self.failed(&error);
         }
         if self.is_damaged() {
-            // Makes the next start set the database aside.
+            // Makes the next start ignore the database and begin with a new one.
             run_state::damaged(&self.folder);
             self.database = None;
             unwritten += self.close_lanes();
@@ -272,7 +273,8 @@ impl WriterThread {
         true
     }
 
-    /// Retries until the commit succeeds, or fails while the archive is being closed.
+    /// Retries until the commit succeeds, and returns `true`. Returns `false` if an attempt fails after the archive
+    /// began to close, or if the database is damaged.
     fn commit(&mut self, plan: &ChangeSet) -> bool {
         loop {
             let is_last = self.is_closing();
@@ -477,7 +479,7 @@ fn payload_bytes(record: &ArchiveRecord) -> u64 {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this thread reads the time itself: no decision depends on it"
+    reason = "this thread may read the clock itself: no decision depends on the time"
 )]
 fn now() -> Instant {
     Instant::now()

@@ -1,4 +1,4 @@
-//! Tests of a single archive: refusals, counters, and reclaimed space.
+//! Tests a single archive: refusals, counters, and reclaimed space.
 
 mod support;
 
@@ -183,7 +183,10 @@ fn other_formats_and_other_files_are_refused_and_left_alone() {
     let mut foreign = good.clone();
     foreign[68..72].copy_from_slice(b"else");
     let cases = [
-        (newer, "has format 2, this version supports formats up to 1"),
+        (
+            newer,
+            "has format 2, but this version of Veche supports only formats up to 1",
+        ),
         (foreign, "is not an archive of channel history"),
         (b"no database, but words ".repeat(50), "is damaged"),
     ];

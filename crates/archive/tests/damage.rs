@@ -11,8 +11,8 @@ use veche_archive::{ArchiveRecord, Error, FsyncPolicy, LoadedStreams, Warning};
 
 const FRAME_BYTES: usize = 24 + 8192;
 
-/// Returns an archive as a kill leaves it, with all data in its log, and the expected content after
-/// each batch.
+/// Returns an archive as it is after its process was killed, with all data in its log, and the expected
+/// content after each batch.
 fn archive_with_log(name: &str, batches: u64) -> (Folder, Vec<Model>) {
     let folder = Folder::new(name);
     let (archive, _) = open(&folder, FsyncPolicy::Never);
@@ -41,7 +41,7 @@ enum TailState {
     Nothing,
     /// The log ended with an incomplete commit.
     Torn,
-    /// Commits were lost, and all epochs are new.
+    /// The log lost commits, and all epochs are new.
     Lost,
 }
 
@@ -293,7 +293,7 @@ fn no_damage_makes_it_panic() {
         let copy = folder.copy("anywhere-copy");
         let mut bytes = bytes.clone();
         for _ in 0..random.usize(1..40) {
-            // Mostly damages bytes where pages contain data: in headers and at the ends of pages.
+            // Damages mostly bytes where pages contain data: in headers and at the ends of pages.
             let page = random.usize(..bytes.len() / 8192) * 8192;
             let at = if random.bool() {
                 page + random.usize(..120)

@@ -311,7 +311,7 @@ fn closing_reports_unwritten_batches() {
     ));
 }
 
-/// The commit fails: the log is full before a checkpoint is due.
+/// A commit fails because the log is full before a checkpoint is due.
 #[test]
 fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
     if let Some(folder) = env::var_os(FOLDER) {
@@ -386,7 +386,7 @@ fn a_failed_start_is_tried_again_after_a_pause() {
     ));
 }
 
-/// The checkpoint fails: commits continue.
+/// Commits continue although the checkpoint fails.
 #[test]
 fn failed_upkeep_is_tried_again_after_a_pause() {
     if let Some(folder) = env::var_os(FOLDER) {

@@ -1,5 +1,5 @@
-//! Compares an archive of random records with a plain model. In between, the archive is closed or killed,
-//! and reopened.
+//! Compares an archive of random records with a plain model. Between batches of records, the archive is
+//! closed or killed, and then reopened.
 
 mod support;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use support::{Folder, Model, Worker, open};
 use veche_archive::{ArchiveRecord, FsyncPolicy, StoredPublication, StoredVersion};
 
-/// A step, independent of the current state.
+/// A step of a test. Each step is possible in every state of the archive.
 #[derive(Clone, Debug)]
 enum Step {
     /// A batch of the given worker.
@@ -18,7 +18,8 @@ enum Step {
     /// The archive is closed and reopened.
     Close,
     /// The archive is reopened from a copy of the current files, as after a kill. All data since
-    /// the last opening is in the log then: it is too little for a checkpoint during the copy.
+    /// the last opening is in the log then, because it is too little for a checkpoint during the
+    /// copy.
     Kill,
 }
 

@@ -1,4 +1,5 @@
-//! Resources that stay open in the `outbound` crate after a reply; that crate performs the calls.
+//! Handles of resources that stay open after the reply to a call. The `outbound` crate performs the
+//! calls and creates the resources.
 
 use std::any::Any;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Calls of scripts to external services, and their replies: plain types.
 //!
-//! `script` creates a [`Call`] for a handler without knowledge of its execution; `outbound` executes it without
-//! knowledge of its origin. Each kind of call has its own file.
+//! The crate `script` creates a [`Call`] for a handler and does not depend on how the call is executed. The
+//! crate `outbound` executes calls and does not depend on their origin. Each kind of call has its own file.
 
 pub mod channel;
 mod databases;
@@ -135,13 +135,13 @@ pub struct CallError {
 /// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallErrorKind {
-    /// No reply arrived within the time limit: the call may have had an effect.
+    /// No reply arrived within the time limit. The call may have had an effect.
     Timeout,
-    /// All connections of a pool were in use until the wait limit: the call was not sent.
+    /// All connections of a pool were in use until the wait limit, so the call was not sent.
     PoolFull,
-    /// No connection could be established: nothing was sent.
+    /// No connection could be established, so nothing was sent.
     Unreachable,
-    /// An established connection was lost: the call may have had an effect.
+    /// An established connection was lost, so the call may have had an effect.
     ConnectionLost,
     /// The called service refused the call.
     Refused,

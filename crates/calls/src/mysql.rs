@@ -55,7 +55,7 @@ pub enum MysqlAction {
     },
     /// Begins a transaction; answered by [`MysqlReply::Begun`].
     Begin,
-    /// Ends a transaction and its lease; answered by [`MysqlReply::Done`].
+    /// Ends a transaction and its lease of a connection; answered by [`MysqlReply::Done`].
     End {
         /// The lease of the transaction.
         lease: Lease,
@@ -73,7 +73,8 @@ pub enum ResultMode {
     Row,
     /// The first value of the first row.
     Value,
-    /// The number of affected rows and the generated id, and rows if the statement returns any.
+    /// The number of affected rows, the generated id, and the rows that the statement returns, if
+    /// any.
     Changes,
 }
 

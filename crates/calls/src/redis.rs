@@ -82,7 +82,7 @@ pub struct RedisCommand {
 const LENGTH_BYTES: usize = size_of::<u32>();
 
 impl RedisCommand {
-    /// Creates a command with capacity for a number of parts and total bytes.
+    /// Creates an empty command with capacity for `parts` parts of `bytes` bytes in total.
     #[must_use]
     pub fn with_capacity(parts: usize, bytes: usize) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl RedisCommand {
         })
     }
 
-    /// Returns the number of parts, including the name.
+    /// Returns the number of the command's parts: its name and its arguments.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize

@@ -46,9 +46,9 @@ pub fn masked(url: &str) -> String {
     let authority_ends = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let user_ends = match rest[..authority_ends].rfind('@') {
         Some(at) => Some(at),
-        // A password with an unescaped `/`, `?` or `#` seems to end the authority. Then the last "@"
-        // ends the user information. Paths of web pages may contain an "@" too, so a web URL counts
-        // as such a case only if what follows its host is neither empty nor a numeric port.
+        // A password with an unescaped `/`, `?` or `#` seems to end the authority. Then the last "@" ends the user
+        // information. Paths of web pages may contain an "@" too, so a web URL is treated in this way only if what
+        // follows its host is neither empty nor a numeric port.
         None if !is_web || !has_port_or_none(&rest[..authority_ends]) => rest.rfind('@'),
         None => None,
     };

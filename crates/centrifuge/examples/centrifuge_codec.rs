@@ -189,7 +189,7 @@ impl Message<'_> {
     }
 }
 
-/// Returns replies and pushes by name, as JSON text and as Protobuf; binary ones only as Protobuf.
+/// Returns replies and pushes by name, as JSON text and as Protobuf; those with binary data only as Protobuf.
 fn samples() -> BTreeMap<&'static str, Value> {
     let mut samples = BTreeMap::new();
     let mut add = |name, messages: &[Message<'_>]| {

@@ -1,4 +1,4 @@
-//! Application data, and their form in both encodings.
+//! Application data, and its form in JSON and Protobuf.
 
 use crate::depth;
 
@@ -55,9 +55,8 @@ pub enum DeltaKind {
     /// With deltas: the whole data. JSON clients get a JSON string that contains the data's JSON
     /// form.
     Whole,
-    /// With deltas: a delta from the previous data ([`fossil_delta`](crate::fossil_delta)), as
-    /// text, or as binary data for Protobuf clients. It is computed between whole data in the form
-    /// that the client receives: JSON unchanged, text as a JSON string. JSON clients get no delta
-    /// from or to binary data.
+    /// With deltas: a delta from the previous data ([`fossil_delta`](crate::fossil_delta)), as text, or as binary data
+    /// for Protobuf clients. It is computed from the previous and the new data, both in the form that the client
+    /// receives: JSON unchanged, text as a JSON string. JSON clients get no delta from or to binary data.
     Patch,
 }

@@ -1,4 +1,5 @@
-//! The nesting depth of JSON values: clients' parsers fail on values nested too deep.
+//! Checks the nesting depth of JSON values, because clients' parsers fail on values that are nested too
+//! deep.
 
 /// Returns whether the arrays and objects of a JSON value are nested deeper than `depth_max`. The result for
 /// invalid JSON is unspecified.

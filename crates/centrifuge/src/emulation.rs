@@ -17,7 +17,7 @@ pub struct EmulationBody<'a> {
 }
 
 impl fmt::Debug for EmulationBody<'_> {
-    /// Omits the session, which authorises commands, and the commands.
+    /// Omits the session id, because it authorises commands, and the content of the commands.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Emulation")
             .field("node", &self.node)

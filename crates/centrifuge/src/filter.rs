@@ -16,7 +16,7 @@ const VALUES_MAX: usize = 128;
 /// Maximum nesting depth of a filter.
 pub const FILTER_DEPTH_MAX: usize = 8;
 
-/// An invalid filter, or one above a limit.
+/// The error for a filter that is invalid or exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid or oversized tags filter")]
 pub struct FilterError;
@@ -57,7 +57,7 @@ impl TagsFilter {
     /// as Protobuf, other data as JSON.
     ///
     /// # Errors
-    /// The filter is invalid or above a limit.
+    /// The filter is invalid or exceeds a limit.
     pub fn read(data: PublicationData<'_>) -> Result<Self, FilterError> {
         if data.bytes().len() > FILTER_BYTES_MAX {
             return Err(FilterError);

@@ -53,7 +53,7 @@ struct DeltaWriter<'a> {
     /// Whether the new data is UTF-8; the delta then never splits a character.
     is_text: bool,
     out: Vec<u8>,
-    /// The offset up to which the input is written.
+    /// The offset in the new data up to which the delta is written.
     written: usize,
 }
 
@@ -109,7 +109,8 @@ impl<'a> DeltaWriter<'a> {
         self.written = place;
     }
 
-    /// Copies data found anywhere in the old data.
+    /// Writes, as copies, the parts of the range `places` of the new data that occur anywhere in
+    /// the old data.
     fn copy_from_anywhere(&mut self, old: &[u8], places: Range<usize>) {
         let blocks = BlockIndex::new(old);
         let mut at = places.start;

@@ -13,7 +13,7 @@ pub enum MalformedMessage {
     /// More commands in one message than the limit.
     #[error("too many commands in one message")]
     TooManyCommands,
-    /// More entries in one map of a command than [`ENTRIES_MAX`](crate::ENTRIES_MAX).
+    /// A command contains a map with more than [`ENTRIES_MAX`](crate::ENTRIES_MAX) entries.
     #[error("too many entries in a command")]
     TooManyEntries,
     /// Data nested deeper than [`DEPTH_MAX`](crate::DEPTH_MAX).

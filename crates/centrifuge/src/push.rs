@@ -44,7 +44,7 @@ pub enum PushBody<'a> {
 pub struct Unsubscribe<'a> {
     /// Below 2500 the unsubscription is permanent; after other codes clients subscribe again.
     pub code: u32,
-    /// The text, meant for people.
+    /// The reason as a text for people.
     pub reason: &'a str,
 }
 
@@ -68,7 +68,7 @@ pub struct Subscribe<'a> {
 pub struct Disconnect<'a> {
     /// Clients reconnect after all codes except 3500 to 3999 and 4500 to 4999.
     pub code: u16,
-    /// The text, meant for people.
+    /// The reason as a text for people.
     pub reason: &'a str,
 }
 

@@ -49,7 +49,7 @@ pub enum Outcome<'a> {
 pub struct CommandError<'a> {
     /// 100 to 399 are the protocol's codes, 400 to 1999 the application's. Codes below 100 are reserved for SDKs.
     pub code: u32,
-    /// The text, meant for people.
+    /// The text of the error, meant for people.
     pub message: &'a str,
     /// Whether the command may succeed later.
     pub is_temporary: bool,
@@ -84,7 +84,7 @@ pub struct ConnectResult<'a> {
     pub ping_s: u32,
     /// Whether the client has to answer pings.
     pub pong: bool,
-    /// The session id for commands sent separately.
+    /// The session id with which the client sends commands in separate requests.
     pub session: &'a str,
     /// The node of the connection.
     pub node: &'a str,
@@ -115,7 +115,7 @@ pub struct SubscribeResult<'a> {
     pub data: Option<PublicationData<'a>>,
     /// Whether the client requested recovery.
     pub was_recovering: bool,
-    /// Whether deltas were agreed on.
+    /// Whether the client and the server have agreed on deltas.
     pub delta: bool,
 }
 
@@ -146,7 +146,7 @@ pub struct HistoryResult<'a> {
     pub offset: u64,
 }
 
-/// The result of a method.
+/// The result of an RPC method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RpcResult<'a> {
     /// The returned data, if any.

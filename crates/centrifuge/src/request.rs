@@ -194,7 +194,8 @@ pub struct HistoryRequest<'a> {
     /// Maximum number of publications: 0 for only the position, negative for all.
     #[serde(deserialize_with = "json::zero")]
     pub limit: i32,
-    /// The position after which publications are requested; in reverse order, before which.
+    /// The position after which publications are requested; in reverse order, the position before
+    /// which they are requested.
     #[serde(borrow, deserialize_with = "json::object")]
     pub since: Option<StreamPosition<'a>>,
     /// Whether the newest publication is returned first.

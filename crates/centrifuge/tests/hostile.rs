@@ -168,7 +168,8 @@ fn lengths_that_are_not_there_cost_nothing() {
     check(Protobuf, &[0x80], MalformedMessage::Truncated);
     check(Protobuf, &[5, 0x08, 1], MalformedMessage::Truncated);
     check(Protobuf, &[0xff; 11], MalformedMessage::Protobuf);
-    // Within a message: the token of a connect request claims to be longer than the message.
+    // The connect request in a complete message has a token whose declared length exceeds the
+    // message.
     let token = [9, 0x08, 1, 0x22, 5, 0x0a, 0xff, 0xff, 0xff, 0x7f];
     check(Protobuf, &token, MalformedMessage::Truncated);
 }

@@ -1,4 +1,4 @@
-//! Properties of all messages: both encodings carry the same content, for decoding as well as
+//! Tests properties of all messages: both encodings carry the same content, for decoding as well as
 //! encoding, and only the complete commands of a truncated message are decoded.
 
 mod oracle;
@@ -259,7 +259,7 @@ proptest! {
     }
 }
 
-/// Values that fill a message.
+/// Generated values for the fields of messages, used in turn.
 struct Supply<'a> {
     texts: &'a [String],
     numbers: &'a [u64],

@@ -22,7 +22,7 @@ pub enum AccountError {
         "{of}{what}: this machine has no {what} {name:?}; if the {what} has no local entry, configure its number"
     )]
     Unknown {
-        /// The section of the directive as a prefix, such as `server.`.
+        /// The configuration section that names the account, as a prefix such as `server.`.
         of: String,
         /// The kind of account: "user" or "group".
         what: &'static str,
@@ -32,11 +32,11 @@ pub enum AccountError {
     /// Only root can change the user.
     #[error("{of}user: only root can run {what} as {name}; start veche as root or as that user")]
     NotRoot {
-        /// The section of the directive as a prefix, such as `server.`.
+        /// The configuration section that names the account, as a prefix such as `server.`.
         of: String,
         /// The process that is configured to run as another user.
         what: &'static str,
-        /// The configured name of that user.
+        /// The name of that other user, as configured.
         name: String,
     },
     /// A file of users or groups can't be read.
@@ -195,7 +195,8 @@ impl Account {
                 .all(|folder| may(folder, AccessRight::Enter))
     }
 
-    /// Returns whether the account has a right to a file with that owner and mode. It has no supplementary groups.
+    /// Returns whether the account has a right to a file with that owner and mode. Assumes that the account has no
+    /// supplementary groups.
     fn may(&self, right: AccessRight, uid: u32, gid: u32, mode: u32) -> bool {
         let bit = right as u32;
         self.uid == 0

@@ -1,7 +1,7 @@
 //! Converts raw values to a [`Config`]: checks rules across several values, and warns about risky values.
 //!
-//! Checking continues after each problem, and skips values that already have a problem. It accesses the machine only
-//! through [`Environment`], for files, folders, certificates and secrets.
+//! Checking continues after each problem, and skips values that already have a problem. This module accesses the
+//! machine only through [`Environment`], for files, folders, certificates and secrets.
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -58,15 +58,16 @@ pub(super) struct Environment<'w> {
     pub(super) real: &'w dyn Fn(&Path) -> Option<PathBuf>,
     /// Returns whether every user of the machine may read a file.
     pub(super) is_world_readable: &'w dyn Fn(&Path) -> bool,
-    /// Reads a certificate and its key; the error is an actionable line.
+    /// Reads a certificate and its key. The error is a line that tells the operator what to change.
     pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
-    /// Reads a secret from its source; the error is an actionable line without the secret.
+    /// Reads a secret from its source. The error is a line that tells the operator what to change, without the secret.
     pub(super) secret: &'w dyn Fn(&SecretSource) -> Result<SecretValue, String>,
     /// Checks that the CA certificates for verifying client certificates can be read.
     pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
-    /// Reads keys of tokens; returns the length of a secret that is too short. The error is an actionable line.
+    /// Reads keys of tokens; returns the length of a secret that is too short. The error is a line that tells the
+    /// operator what to change.
     pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<Option<usize>, String>,
-    /// Checks that a PAM service can be used; the error is an actionable line.
+    /// Checks that a PAM service can be used. The error is a line that tells the operator what to change.
     pub(super) pam: &'w dyn Fn(&veche_pam::PamService) -> Result<(), String>,
     /// The system's folder for persistent state, if there is one.
     pub(super) state_folder: Option<PathBuf>,
@@ -83,7 +84,7 @@ pub(super) struct CertificateFacts {
 }
 
 impl CertificateFacts {
-    /// Returns the facts of a certificate that is not examined.
+    /// Returns facts that pass every check, for a certificate that is not examined.
     pub(super) fn unchecked() -> Self {
         Self {
             valid_from_s: i64::MIN,
@@ -476,7 +477,7 @@ impl Checker<'_> {
                 SecretSource::Here(_) if (self.world.is_world_readable)(self.file) => {
                     let file = shown(self.file);
                     let why = format!(
-                        "{name}: every user of this machine can read {file}; chmod o= {file}, or move the value to a separate file"
+                        "{name}: every user of this machine can read {file}; run chmod o= {file}, or move the value to a separate file"
                     );
                     self.warn(at, why);
                     None
@@ -493,7 +494,7 @@ impl Checker<'_> {
         if (self.world.is_world_readable)(file) {
             let file = shown(file);
             let why =
-                format!("{name}: every user of this machine can read {file}; chmod o= {file}");
+                format!("{name}: every user of this machine can read {file}; run chmod o= {file}");
             self.warn(at, why);
         }
     }

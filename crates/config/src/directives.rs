@@ -119,7 +119,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Unset("standard error"),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "The file to append the log to, by both processes of the server. Its folder has to exist. SIGUSR1 reopens it, so that another program may move it away.",
+        doc: "The file to which both processes of the server append the log. Its folder has to exist. SIGUSR1 reopens it, so that another program may move it away.",
     },
     Directive {
         section: Section::Server,
@@ -170,7 +170,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Unset("the user's primary group"),
         handlers: &[],
         change: ReloadEffect::Restart,
-        doc: "The group of the server process, which goes with `user`.",
+        doc: "The group of the server process; used together with `user`.",
     },
     Directive {
         section: Section::Server,
@@ -356,7 +356,7 @@ static API: &[Directive] = &[
         default: DefaultValue::Toml("\"refuse\""),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "How to treat unknown fields of an HTTP call. `\"refuse\"`: error 107, which names the nearest field. `\"accept\"`: they are ignored, as by Centrifugo; for its older clients and those of its commercial edition.",
+        doc: "How to treat unknown fields of an HTTP call. `\"refuse\"`: error 107, which names the nearest field. `\"accept\"`: they are ignored, as by Centrifugo; meant for older clients of Centrifugo's API and for those of its commercial edition.",
     },
     Directive {
         section: Section::Api,
@@ -365,7 +365,7 @@ static API: &[Directive] = &[
         default: DefaultValue::Toml("\"off\""),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "The rate of publications with each key: `\"1000/s\"`, or `\"60000/m\"`, which permits larger bursts. Every user and channel that a command names counts as one. Faster ones are refused without any effect: by HTTP with 429 and `Retry-After`, on `/api/socket` and on push lines with error 111. All callers without a key, as on push listeners, share one rate. A reload resets the rates.",
+        doc: "The rate of publications with each key: `\"1000/s\"`, or `\"60000/m\"`, which permits larger bursts. Every user and channel that a command names counts as one. Publications above the rate are refused without any effect: by HTTP with 429 and `Retry-After`, on `/api/socket` and on push lines with error 111. All callers without a key, as on push listeners, share one rate. A reload resets the rates.",
     },
 ];
 

@@ -31,7 +31,7 @@ pub(crate) struct Setting {
 /// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueOrigin {
-    /// No line sets the directive: its default applies.
+    /// No line sets the directive, so its default applies.
     Default,
     /// A line of the file.
     Line(u32),
@@ -145,7 +145,7 @@ impl EffectiveConfig {
         })
     }
 
-    /// Returns the changes if `new` replaces this configuration.
+    /// Returns what changes if `new` replaces this configuration.
     pub fn changes(&self, new: &Self) -> ConfigChanges {
         let mut changes = ConfigChanges::default();
         for setting in &self.settings {

@@ -10,7 +10,8 @@ use super::value::DirectiveKind;
 /// Defaults that are not useful as examples.
 const TELLING_NOTHING: &[&str] = &["\"off\"", "\"none\"", "\"auto\"", "[]", "false"];
 
-/// Example values of texts, by the beginning of the directive's description.
+/// Example values of directives whose value is a text, by the beginning of the directive's
+/// description.
 const TEXTS: &[(&str, &str)] = &[
     ("a URL", "https://example.com/veche"),
     ("the path of a PEM file", "/etc/veche/cert.pem"),
@@ -63,7 +64,8 @@ impl DirectiveKind {
     }
 }
 
-/// Returns the example in a description, or the one that [`TEXTS`] lists for it.
+/// Returns the example that [`TEXTS`] lists for a description, or else the quoted text in the
+/// description.
 fn text(expected: &str) -> Option<String> {
     let known = TEXTS.iter().find(|(start, _)| expected.starts_with(start));
     if let Some((_, example)) = known {

@@ -109,7 +109,7 @@ fn is_secret(name: &str, directive: Option<&Directive>) -> bool {
     !is_place && words.iter().any(|word| name.contains(word))
 }
 
-/// Returns a line without its value, and the column limited to the rest of the line.
+/// Returns a line without its value, and the column, which is at most the end of the returned text.
 fn masked(line: &str, column: usize) -> (String, usize) {
     let shown = match line.split_once('=') {
         Some((before, _)) if is_name(before.trim()) => format!("{before}= …"),

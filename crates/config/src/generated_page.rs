@@ -17,6 +17,6 @@ pub(crate) fn assert_page_is_current(name: &str, page: &str) {
     let line = line.unwrap_or_else(|| found.lines().count().min(page.lines().count())) + 1;
     assert!(
         found == page,
-        "docs/reference/{name} differs from line {line}; VECHE_BLESS=1 cargo test --workspace --lib reference writes it"
+        "docs/reference/{name} differs from the generated page from line {line} on; VECHE_BLESS=1 cargo test --workspace --lib reference rewrites it"
     );
 }

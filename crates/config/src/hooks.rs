@@ -1,4 +1,4 @@
-//! The checked `[hooks]` section and `hooks` of routes: URLs that decide on clients' commands.
+//! The checked `[hooks]` section and `hooks` of routes: the URLs of the hooks that decide on clients' commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,8 +62,8 @@ impl Config {
         }
     }
 
-    /// Returns the hooks of all routes: the route's [name](super::types::RouteConfig::name), the kind and the URL, which may occur
-    /// several times.
+    /// Returns the hooks of all routes: the route's [name](super::types::RouteConfig::name), the kind of hook, and the
+    /// URL. A URL may occur several times.
     pub fn hook_urls(&self) -> impl Iterator<Item = (String, HookKind, &SecretUrl)> {
         let of_routes = self.routes.iter().filter_map(|route| match &route.handler {
             RouteHandler::Session {

@@ -44,7 +44,7 @@ impl JwtConfig {
     /// Reads the keys; `None` if the issuer publishes them.
     ///
     /// # Errors
-    /// The keys can't be read or used, as an actionable line that reveals nothing of them.
+    /// The keys can't be read or used. The error is a line that says what to do and reveals nothing of the keys.
     pub fn read(&self) -> Result<Option<Keys>, String> {
         let Some(keys) = self.checked(&self.keys)? else {
             return Ok(None);
@@ -72,7 +72,7 @@ impl JwtConfig {
 /// Formats the warning about a secret of this length in bytes.
 pub(super) fn short_secret(length: usize) -> String {
     format!(
-        "the secret has {length} bytes; secrets of less than {SECRET_BYTES_MIN} bytes can be guessed: create one with `openssl rand -hex 32`"
+        "the secret has {length} bytes; secrets of less than {SECRET_BYTES_MIN} bytes can be guessed; create one with `openssl rand -hex 32`"
     )
 }
 
@@ -116,7 +116,7 @@ impl KeySource {
     /// Reads the keys; `None` if the issuer publishes them.
     ///
     /// # Errors
-    /// The keys can't be read or used, as an actionable line that reveals nothing of them.
+    /// The keys can't be read or used. The error is a line that says what to do and reveals nothing of the keys.
     pub fn read(&self) -> Result<Option<Keys>, String> {
         match self {
             Self::SecretFile(file) => {
@@ -129,7 +129,7 @@ impl KeySource {
             Self::SecretVariable(name) => match std::env::var_os(name) {
                 None => Err(format!("the environment has no variable {name:?}")),
                 Some(value) => Keys::secret(value.as_encoded_bytes())
-                    .map_err(|why| format!("the variable {name:?}: {why}")),
+                    .map_err(|why| format!("the environment variable {name:?}: {why}")),
             },
             Self::PublicFile(file) => {
                 Keys::pem(&read(file)?).map_err(|why| format!("{}: {why}", file.display()))

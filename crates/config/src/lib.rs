@@ -1,10 +1,10 @@
-//! The configuration: a TOML file → raw values by the table of directives → a checked [`Config`].
+//! Reads the configuration from a TOML file, checks it, and returns it as a [`Config`].
 //!
-//! `directives` lists the directives, `raw` reads the file with them, `checked` applies rules
-//! across values and builds the plain types of `types`; `effective` records the origin of each
-//! value and compares two configurations; `reference` generates docs/reference/config.md. All
-//! problems of a file are reported at once. `account` looks up the user of the server process and
-//! its access rights.
+//! `directives` lists the directives. `raw` reads the values of these directives from the file.
+//! `checked` applies the rules that concern several values, and builds the plain types of `types`.
+//! `effective` records the origin of each value and compares two configurations. `reference`
+//! generates docs/reference/config.md. `account` looks up the user of the server process and the
+//! user's access rights. All problems of a file are reported at once.
 //!
 //! The crate opens no sockets and starts nothing, except that a check loads PAM's library. Other crates apply a
 //! configuration.

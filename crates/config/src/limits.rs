@@ -9,7 +9,7 @@ use veche_frontends::rate::Rate;
 pub struct LimitsConfig {
     /// Whether a channel of an unknown namespace is an error.
     pub refuses_unknown_namespaces: bool,
-    /// The limit of concurrent connections.
+    /// The limit of concurrent connections to all listeners together.
     pub connections: ConnectionCap,
     /// The limit of concurrent connections from one address.
     pub connections_per_address: Option<u32>,
@@ -25,8 +25,8 @@ pub struct LimitsConfig {
     pub handshakes_per_address: Option<Rate>,
     /// The time limit for the head of a request.
     pub header_timeout: Duration,
-    /// The time limit from accept to an open WebSocket, and to the end of a TLS handshake; for other requests, from the
-    /// end of the head to the end of the body.
+    /// The time limit from accept to an open WebSocket, and to the end of a TLS handshake. For a request without an
+    /// upgrade it runs from the end of the head to the end of the body.
     pub handshake_timeout: Duration,
     /// The idle time of a connection between two requests.
     pub keep_alive_timeout: Duration,
@@ -60,7 +60,7 @@ pub struct LimitsConfig {
     pub headers_max: u32,
 }
 
-/// The limit of concurrent connections of all listeners.
+/// The limit of concurrent connections to all listeners together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionCap {
     /// Derived from the descriptor limit.

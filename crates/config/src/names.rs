@@ -277,7 +277,7 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
     };
     if network.trunc() != network {
         return Err(format!(
-            "expected the network's own address, {:?}",
+            "expected the address of the network itself, {:?}",
             network.trunc().to_string()
         ));
     }
@@ -439,14 +439,14 @@ impl IdentitySource {
     }
 }
 
-/// Returns whether a name is a `token` (RFC 9110, section 5.6.2). Names of headers and cookies must
-/// be tokens; for query parameters this is sufficient.
+/// Returns whether a name is a `token` (RFC 9110, section 5.6.2). Names of headers and cookies must be tokens. Names
+/// of query parameters may be others, but only tokens are supported.
 fn is_token(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !name.is_empty() && name.chars().all(fits)
 }
 
-/// Parses a place of a token in a request.
+/// Parses where in a request the token is.
 pub(crate) fn parse_place(text: &str) -> Result<TokenSource, String> {
     match text {
         "bearer" => return Ok(TokenSource::Bearer),

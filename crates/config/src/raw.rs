@@ -31,7 +31,7 @@ struct RawValue {
     key_at: usize,
     value_at: usize,
     item_at: Vec<usize>,
-    /// `None` if the value is invalid; the error has been reported.
+    /// `None` if the value is invalid and this error has been reported.
     value: Option<DirectiveValue>,
 }
 
@@ -39,7 +39,8 @@ struct RawValue {
 /// mistake.
 pub(super) const TABLES_MAX: usize = 1_024;
 
-/// Parses `text`. The sections keep their order; those that can't be repeated always exist.
+/// Parses `text`. The sections keep their order. A section that can't be repeated is in the result even if the file
+/// does not have it.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<RawTable> {
     let header = |name: &str| Section::named(name).map(Section::header);
     let (document, broken_lines) = document(text, header, problems);

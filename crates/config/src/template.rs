@@ -67,7 +67,7 @@ pub(crate) static FIELDS: &[TemplateField] = &[
     ),
     field(
         "time_local",
-        "the same in the format of nginx and Apache, in UTC: `01/Mar/2026:12:00:00 +0000`",
+        "the time when the request or session ended, in the format of nginx and Apache and in UTC: `01/Mar/2026:12:00:00 +0000`",
         |e| FieldSource::Own(common_time(e)),
     ),
     field(
@@ -182,7 +182,7 @@ fn common_time(entry: &AccessLogEntry) -> String {
 /// The format of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Template {
-    /// An object with every field that has a value.
+    /// A JSON object with every field that has a value.
     Json,
     /// Literals and fields in the order of the template.
     Text(Vec<TemplatePart>),

@@ -100,7 +100,8 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
 /// The time of the certificate checks, in seconds since 1970.
 const NOW_S: i64 = 1_800_000_000;
 
-/// Returns the facts of the test certificates, by file name; other certificates don't exist.
+/// Returns the facts of a test certificate, which is selected by the file name. Any other file counts
+/// as missing.
 fn certificate(certificate: &Path, key: &Path) -> Result<CertificateFacts, String> {
     let days = |days: i64| NOW_S + days * 24 * 60 * 60;
     let facts = |from, until| CertificateFacts {
@@ -536,10 +537,10 @@ keys = ["short"]
     let config = good(text);
     let shown: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
     let expected = [
-        "/etc/veche/veche.toml:5:11: address: the internal listener on 0.0.0.0:8081 is not loopback: every client that reaches it can read /health and /metrics, and the API keys cross the network as plain text",
-        "/etc/veche/veche.toml:8:11: address: the push listener on [::]:8082 is not loopback and requires no key: every client that reaches it can push to every user",
-        "/etc/veche/veche.toml:13:12: identity: \"query:user\" accepts any user name that the client sends: for demos and trusted networks",
-        "/etc/veche/veche.toml:14:1: [[route]] with neither identity nor channels: nothing can ever be pushed to its clients",
+        "/etc/veche/veche.toml:5:11: address: the internal listener on 0.0.0.0:8081 is not loopback, so every client that reaches it can read /health and /metrics, and the API keys cross the network as plain text",
+        "/etc/veche/veche.toml:8:11: address: the push listener on [::]:8082 is not loopback and requires no key, so every client that reaches it can push to every user",
+        "/etc/veche/veche.toml:13:12: identity: \"query:user\" accepts any user name that the client sends; use it only for demos and in trusted networks",
+        "/etc/veche/veche.toml:14:1: [[route]] with neither identity nor channels, so nothing can ever be pushed to its clients",
         "/etc/veche/veche.toml:21:1: [[app]] \"idle\": no route uses it",
         "/etc/veche/veche.toml:25:9: keys: a key of less than 16 characters can be guessed",
     ];

@@ -43,7 +43,7 @@ pub struct Config {
     pub server: ServerConfig,
     /// `[[listen]]` in the file's order; at least one.
     pub listeners: Vec<ListenerConfig>,
-    /// `[[app]]` in the file's order, then the scripts named by routes.
+    /// The applications: those of `[[app]]` in the file's order, then those of routes that name a script.
     pub apps: Vec<AppConfig>,
     /// `[[service]]`, in the file's order.
     pub services: Vec<ServiceConfig>,
@@ -176,7 +176,7 @@ pub struct HistoryStore {
 pub enum Fsync {
     /// Writes are on disk before they are acknowledged.
     Commit,
-    /// Writes are synced at this interval: a power cut loses at most what was published within it.
+    /// Writes are synced at this interval, so a power cut loses at most what was published within it.
     Interval(Duration),
     /// Writes reach the disk whenever the system flushes them.
     Never,
@@ -202,7 +202,7 @@ pub struct ServerConfig {
     pub snapshots: Option<PathBuf>,
 }
 
-/// A user, and optionally a group; names or numbers.
+/// A user and optionally a group, each as a name or a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunAs {
     /// The user that the process runs as.
@@ -294,7 +294,7 @@ impl ListenerConfig {
 pub struct ListenerTls {
     /// The certificates; at least one.
     pub certificates: Vec<CertificateOrigin>,
-    /// Client certificates; `None`: not requested.
+    /// The requirements for client certificates; `None` if the server requests no client certificate.
     pub clients: Option<ClientCertificates>,
 }
 
@@ -359,7 +359,7 @@ pub struct AppConfig {
     pub cpu_budget: Duration,
     /// The time limit of an HTTP request, and between two writes of a streamed response; `None`: unlimited.
     pub request_timeout: Option<Duration>,
-    /// The folder of files for responses; `None`: disabled.
+    /// The folder whose files the script may send with `veche.file`. If `None`, it can't send files.
     pub files: Option<PathBuf>,
     /// The options passed to the script.
     pub options: toml::Table,
@@ -396,7 +396,7 @@ pub struct Processes {
     pub command: Vec<String>,
     /// The working directory of the processes: the folder of the configuration.
     pub folder: PathBuf,
-    /// The user and group of the processes; `None`: those of the server process.
+    /// The user and group of the processes. If `None`, they have the user and group of the server process.
     pub run_as: Option<RunAs>,
     /// Files and folders that `veche dev` watches; if empty, the sources in `folder`.
     pub watch: Vec<PathBuf>,
@@ -425,7 +425,7 @@ pub struct Processes {
 /// `[[service]]`: a script without clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceConfig {
-    /// The script and its limits; its name differs from those of apps.
+    /// The script and its limits. No `[[app]]` has the same name.
     pub app: AppConfig,
     /// The number of instances; at least 1.
     pub instances: u32,
@@ -565,7 +565,8 @@ pub struct WebSocketConfig {
 /// `[[namespace]]`: options of a group of channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceConfig {
-    /// The prefix before the `:`; `""` for channels without one, `"#"` for personal channels; or a pattern.
+    /// A pattern, or the prefix of channel names before the `:`. It is `""` for channels without a prefix, and `"#"`
+    /// for personal channels.
     pub name: String,
     /// The history options of the namespace's channels; `None`: the channels have no history.
     pub history: Option<HistoryConfig>,
@@ -580,7 +581,7 @@ pub struct NamespaceConfig {
     pub force_push_join_leave: bool,
     /// Which events are sent to the back end.
     pub event_level: EventLevel,
-    /// The time in which a disconnected user may reconnect without a leave event; 0: none.
+    /// The time in which a disconnected user may reconnect without a leave event; 0: the event follows at once.
     pub leave_delay: Duration,
     /// Whether clients may receive deltas.
     pub differences: veche_hub::DeltaMode,

@@ -18,7 +18,7 @@ use super::secret::{SecretSource, SecretValue};
 /// Maximum number of workers; the memory of mailboxes grows with the square of their number.
 pub const WORKERS_MAX: u16 = 256;
 
-/// The type of a directive, including its range.
+/// The type and the range of a directive's values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DirectiveKind {
     /// An integer, or one of several words.
@@ -75,7 +75,7 @@ pub(crate) enum DirectiveKind {
     Certificates,
 }
 
-/// A value of the right type and range.
+/// The value of a directive, with the type and in the range of its [`DirectiveKind`].
 #[derive(Clone, PartialEq)]
 pub(crate) enum DirectiveValue {
     Off,
@@ -90,7 +90,7 @@ pub(crate) enum DirectiveValue {
     List(Vec<String>),
     Secrets(Vec<SecretSource>),
     Table(toml::Table),
-    /// Names and values, in the order of the positions reported for the table.
+    /// Names and values, in the order in which the table's positions in the file are stored.
     Pairs(Vec<(String, String)>),
     Certificates(Vec<CertificateSource>),
 }

@@ -54,7 +54,7 @@ impl Params {
         Ok(())
     }
 
-    /// Appends the records to a request, with the empty one that terminates them.
+    /// Appends the records to a request, followed by the empty record that ends the parameters.
     pub(crate) fn write(mut self, into: &mut Vec<u8>) {
         self.end_record();
         into.extend_from_slice(&self.records);

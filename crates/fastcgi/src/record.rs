@@ -1,6 +1,6 @@
 //! Records of FastCGI 1.0 (section 3.3 of its specification): encoding, and decoding of arbitrarily split input.
 
-/// Version of the protocol, which begins each record.
+/// Version of the protocol. It is the first byte of each record.
 pub const VERSION: u8 = 1;
 
 /// Bytes before a record's content.
@@ -39,7 +39,7 @@ pub struct Record<'a> {
     pub content: &'a [u8],
 }
 
-/// The error of bytes that are not a record of FastCGI 1.0; contains the version found.
+/// The error for bytes that are not a record of FastCGI 1.0. Contains the version in their header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the response has a record of version {0} and is not FastCGI")]
 pub struct NoRecord(pub u8);
@@ -61,7 +61,7 @@ pub(crate) fn begin(into: &mut Vec<u8>, is_kept: bool) {
     );
 }
 
-/// Appends the records of a body, with the empty one that terminates it.
+/// Appends the records of a body, followed by the empty record that ends the body.
 pub(crate) fn body(into: &mut Vec<u8>, body: &[u8]) {
     for part in body.chunks(CONTENT_BYTES_MAX) {
         put(into, RecordKind::Stdin, part);

@@ -19,7 +19,7 @@ pub struct Response {
     pub body: Vec<u8>,
     /// The script's output on STDERR, truncated at the limit.
     pub log: Vec<u8>,
-    /// Bytes of STDERR beyond the limit.
+    /// Number of bytes of STDERR that were dropped because of the limit.
     pub log_lost_bytes: usize,
 }
 

@@ -15,10 +15,11 @@ use crate::walk::{ResolvedPath, walk};
 pub struct PinnedPath(ResolvedPath);
 
 impl PinnedPath {
-    /// Opens the folder of a path.
+    /// Opens the folder that contains the file of a path.
     ///
     /// # Errors
-    /// The folder can't be opened; [`FileFault::UntrustedLink`](crate::FileFault::UntrustedLink).
+    /// The folder can't be opened, or the path has an
+    /// [untrusted link](crate::FileFault::UntrustedLink).
     pub fn open(path: &Path) -> io::Result<Self> {
         let found = walk(path, false)?;
         found.check_folder()?;

@@ -1,4 +1,4 @@
-//! Opening files for reading: certificates, keys, secrets, configurations.
+//! Opens files for reading, such as certificates, keys, secrets and configurations.
 
 use std::fs::File;
 use std::io;

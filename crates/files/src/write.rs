@@ -93,7 +93,7 @@ impl WriteOptions {
     /// Opens a file and creates it if it does not exist.
     ///
     /// # Errors
-    /// A system error; [`FileFault`].
+    /// A system error, or a [`FileFault`].
     pub fn open(&self, path: &Path) -> io::Result<OpenedFile> {
         let place = PinnedPath::open(path)?;
         for _ in 0..TRIES {
@@ -138,7 +138,7 @@ impl WriteOptions {
     /// folder is not removed.
     ///
     /// # Errors
-    /// A system error; [`FileFault`].
+    /// A system error, or a [`FileFault`].
     pub fn replace(&self, path: &Path) -> io::Result<File> {
         let place = PinnedPath::open(path)?;
         for _ in 0..TRIES {

@@ -398,7 +398,7 @@ impl Connection {
             && socket.has_input()
             && !socket.is_closing()
         {
-            // The request that opened the session contained input.
+            // Input of the session has arrived together with the request that opened it.
             if let NextStep::Wait(block) = socket.resume(id, shared).map(no_next_stage) {
                 self.block(id, block, shared);
             }
@@ -530,7 +530,7 @@ impl Connection {
         self.uncount_address(shared);
     }
 
-    /// Returns whether the peer has sent FIN: the transport can be closed once everything is sent.
+    /// Returns whether the peer has sent FIN, so that the transport can be closed once everything is sent.
     pub fn has_ended(&self) -> bool {
         self.ended
     }

@@ -85,7 +85,7 @@ macro_rules! registry {
                 $(if std::ptr::eq(protocol, &$description) {
                     return <$Session>::plan(asked, shared);
                 })*
-                unreachable!("{} is not registered", protocol.name)
+                unreachable!("the protocol {} is not registered", protocol.name)
             }
 
             fn begin_as(
@@ -96,7 +96,7 @@ macro_rules! registry {
                 $(if std::ptr::eq(protocol, &$description) {
                     return Ok(<$Session>::begin(wanted, shared)?.map(Self::$Protocol));
                 })*
-                unreachable!("{} is not registered", protocol.name)
+                unreachable!("the protocol {} is not registered", protocol.name)
             }
 
             fn begin_other(
@@ -119,7 +119,7 @@ macro_rules! registry {
                     let begun = <$Session>::begin_stream(request, id, shared)?;
                     return Some(begun.map(Self::$Protocol));
                 })*
-                unreachable!("{} is not registered", protocol.name)
+                unreachable!("the protocol {} is not registered", protocol.name)
             }
         }
 

@@ -163,7 +163,7 @@ impl Accounts {
         self.get(index).publisher.as_deref() == publisher
     }
 
-    /// Returns the account of the same publisher in the given pool, and creates it if necessary.
+    /// Returns the account that the publisher of the account `index` has in another pool. Creates it if necessary.
     pub(crate) fn account_in_pool(&mut self, index: u32, pool: u32) -> u32 {
         let publisher = self.get(index).publisher.clone();
         self.open(pool, publisher.as_deref())
@@ -222,7 +222,7 @@ impl Accounts {
         self.change(index, 0, bytes);
     }
 
-    /// Updates the size of a stream. `is_renewed`: the stream was just published to.
+    /// Updates the size of a stream. `is_renewed` is true if the stream was just published to.
     pub(crate) fn resize_stream(
         &mut self,
         index: u32,

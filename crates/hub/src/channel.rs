@@ -154,7 +154,8 @@ impl Channel {
         true
     }
 
-    /// Returns whether no role needs the entry, so that it can be removed.
+    /// Returns whether the entry is needed neither for subscribers on this worker nor as the channel's home, so that it
+    /// can be removed.
     fn is_idle(&self) -> bool {
         self.subscribers.is_empty()
             && self.remote_subscribers.is_empty()
@@ -232,7 +233,7 @@ impl Channels {
         index
     }
 
-    /// Removes the entry if no role needs it.
+    /// Removes the entry if it is needed neither for subscribers on this worker nor as the channel's home.
     pub(crate) fn release(&mut self, index: u32) {
         if !self[index].is_idle() {
             return;
@@ -250,7 +251,7 @@ impl Channels {
         self.entries.iter().flatten()
     }
 
-    /// Returns the number of channel entries, both of homes and of workers with subscribers.
+    /// Returns the number of channels with an entry on this worker.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -274,8 +275,8 @@ impl std::ops::IndexMut<u32> for Channels {
     }
 }
 
-/// Returns the shared part of the hash's seed. Peers must know neither part: with a known multiplier some names collide
-/// under every seed.
+/// Derives the shared seed of the hash, which determines its multiplier, from `seed`. Peers must know neither of them:
+/// with a known multiplier some names collide under every seed.
 pub(crate) fn shared(seed: u64) -> SharedSeed {
     SharedSeed::from_u64(seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15)
 }

@@ -96,8 +96,8 @@ impl ChannelEvent {
 #[derive(Debug, Default)]
 pub(crate) struct ChannelEvents {
     events: Vec<ChannelEvent>,
-    /// Empty channels by the time at which they will be reported as vacated; the second number makes the key unique.
-    /// The value is the channel with the time at which it became empty.
+    /// Empty channels, ordered by the time at which they will be reported as vacated; the number in the key makes it
+    /// unique. The value is the channel with the time at which it became empty.
     vacated_at: BTreeMap<Due, (Arc<str>, u64)>,
     by_name: HashMap<Arc<str>, Due, RandomState>,
     serial: u64,
@@ -106,7 +106,7 @@ pub(crate) struct ChannelEvents {
     lost: u64,
 }
 
-/// Channels reported as [`ChannelEventKind::Empty`] within the last [`EMPTY_INTERVAL_MS`].
+/// Channels reported as [`ChannelEventKind::Empty`] within the last [`EMPTY_INTERVAL_MS`] milliseconds.
 #[derive(Debug, Default)]
 struct EmptyReports {
     /// For each reported channel, the time before which it is not reported again. The times are in order, because the
@@ -142,7 +142,8 @@ impl EmptyReports {
 }
 
 impl ChannelEvents {
-    /// Adds an event. If events of the same channel wait for a decision of the engine, it is queued behind them.
+    /// Adds an event. If events of the same channel wait for a decision of the engine, the new event is queued behind
+    /// those events.
     fn push(&mut self, channel: &Arc<str>, at_ms: u64, what: ChannelEventKind) {
         if self.is_full() {
             self.lost += 1;
@@ -195,7 +196,7 @@ impl<E: Engine> Hub<E> {
             false => events.by_name.remove(name),
         };
         if let Some(key) = emptying {
-            // The channel was not reported as vacated yet, so its new subscriber is no event.
+            // The channel was not reported as vacated yet, so its new subscriber causes no event.
             events.vacated_at.remove(&key);
         } else if self.namespaces.of(name).event_level >= EventLevel::Occupancy {
             let name = Arc::clone(name);
@@ -266,8 +267,7 @@ impl<E: Engine> Hub<E> {
         events.by_name.insert(Arc::clone(name), key);
     }
 
-    /// At the channel's home: reports the channels that have been empty for the whole delay as
-    /// vacated.
+    /// At the channel's home: reports as vacated the channels that have been empty for the whole delay.
     pub(crate) fn report_vacated(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.channel_events.vacated_at.first_entry()

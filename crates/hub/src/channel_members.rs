@@ -37,7 +37,7 @@ struct UserEntry {
     left: Option<(Arc<ClientInfo>, Due)>,
 }
 
-/// The effect of a join.
+/// The effect of a client's join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JoinEffect {
     /// Whether the join has to be announced.
@@ -46,7 +46,7 @@ pub(crate) struct JoinEffect {
     pub(crate) was_leaving: Option<Due>,
 }
 
-/// The effect of a leave.
+/// The effect of a client's leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaveEffect {
     /// The client was not a member.

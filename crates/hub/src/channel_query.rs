@@ -7,7 +7,8 @@ use crate::{
 };
 
 impl<E: Engine> Hub<E> {
-    /// Queries the home of a channel. If the outcome is [`RequestOutcome::Pending`], the reply to the ticket follows.
+    /// Queries the home of a channel. If the outcome is [`RequestOutcome::Pending`], the reply arrives later, with
+    /// `ticket`.
     pub fn query(
         &mut self,
         (session, ticket): (ConnectionId, Ticket),

@@ -1,5 +1,5 @@
 //! Lists work in progress, and resources held for sessions, by name. Tests check that both lists
-//! are empty at rest.
+//! are empty when there is no work and no session.
 
 use crate::{Engine, Hub};
 

@@ -15,8 +15,10 @@
 //!   outcome is unknown: the publication may have been stored.
 //! * `retry`: an engine submits a publication to its store a second time only under a key: the publisher's, or one that
 //!   it has generated for this purpose. If a publication has failed, the home forgets the publisher's key, so that the
-//!   publisher may retry; the store still knows the key. In either case the publication is stored once.
-//! * `stale`: a publication whose version is not newer, or whose key was used before, is skipped and not delivered.
+//!   publisher may retry under the same key. The store still knows the key. So the publication is stored only once,
+//!   whether the engine submits it again or the publisher retries it under its key.
+//! * `stale`: a publication is skipped and not delivered if its version is not newer than the stored one, or if its key
+//!   was used before.
 //! * `handed`: the number of receivers of a publication is reported only if all subscribers are on this node. An engine
 //!   that answers with [`EngineReport::Published`] does not report it.
 //! * `room`: an engine never refuses a submitted publication. Before it runs out of room, [`Engine::is_full`] makes the
@@ -31,22 +33,24 @@
 //!
 //! Feed
 //!
-//! * `follow`: the home notifies the engine when a channel gets its first subscriber on this node, and when the channel
-//!   loses its last one ([`Engine::follow`], [`Engine::unfollow`]), with or without history. A wildcard channel stands
-//!   for all channels that it matches. A subscription is confirmed only after the engine follows its channel; from then
-//!   on [`Engine::position`] is where the feed continues. A subscription fails if the engine can't follow the channel.
+//! * `follow`: the home notifies the engine when a channel, with or without history, gets its first subscriber on this
+//!   node, and when it loses its last one ([`Engine::follow`], [`Engine::unfollow`]). A wildcard channel stands for all
+//!   channels that it matches. A subscription is confirmed only after the engine follows its channel; from then on
+//!   [`Engine::position`] is where the feed continues. A subscription fails if the engine can't follow the channel.
 //! * `feed`: publications reach subscribers only through the feed: as the value of [`OrderResult::Ordered`], or as
 //!   [`EngineReport::Item`]. The home forwards each item in feed order to all workers of the node; from there on nothing is
 //!   lost.
-//! * `stored`: an item in the feed is stored as durably as the engine stores anything: no crash of this node takes
-//!   back a publication that a subscriber or a publisher has seen.
+//! * `stored`: an engine with a log or a store outside the process first stores a publication that gets a position.
+//!   Only then it feeds the item and answers the publisher. So a crash of this process does not undo a publication that a
+//!   subscriber has received or whose publisher has been answered. An engine that stores publications only in the memory
+//!   of the process does not wait, and a crash loses its publications.
 //! * `link`: an item carries the offset of its predecessor ([`FeedItem::predecessor`]). The home follows these links:
 //!   it skips an item at or below the last offset, and treats an item whose predecessor is not the last offset as a
 //!   gap.
 //! * `gap`: the feed may lose, repeat and reorder items. The home closes a gap with one [`Engine::read_since`] from the
-//!   last offset, and holds later items back meanwhile. An engine whose feed may lose the latest item compares the top
-//!   of each channel with the last item, and reports a lost item again. Publications without a position have no link
-//!   and may be lost unnoticed.
+//!   last offset, and holds later items back meanwhile. An engine whose feed may lose the latest item compares the
+//!   latest stored offset of each channel with the offset of the last item from the feed. If they differ, it reports the
+//!   latest item again. Publications without a position have no link and may be lost unnoticed.
 //! * `lost`: if a gap can't be closed, subscribers are notified by
 //!   [`Outlet::publications_lost`](crate::Outlet::publications_lost): their state is insufficient and they have to
 //!   subscribe again.
@@ -194,8 +198,8 @@ pub trait Engine {
         request_context: RequestContext,
     ) -> EngineReply<Result<(), HistoryError>>;
 
-    /// Called before the reply to a removal is sent: removes the publications that were submitted before the removal
-    /// and have been delivered since.
+    /// Called before the reply to a removal of history is sent. Removes the publications that were submitted before the
+    /// removal and were delivered after it.
     fn before_removal_reply(&mut self, _slot: u32) {}
 
     /// Called before an item is delivered to subscribers. Returns the payload of the preceding publication if a delta
@@ -238,7 +242,7 @@ pub trait Engine {
         EngineReply::Ready(true)
     }
 
-    /// Returns the members of a channel on all nodes; `here` are those on this node.
+    /// Returns the members of a channel on all nodes. `here` has the members on this node.
     fn presence(
         &mut self,
         here: LocalMembers<'_>,
@@ -247,7 +251,7 @@ pub trait Engine {
         EngineReply::Ready(here.list())
     }
 
-    /// Returns the number of members of a channel on all nodes; `here` are those on this node.
+    /// Returns the number of members of a channel on all nodes. `here` has the members on this node.
     fn presence_stats(
         &mut self,
         here: LocalMembers<'_>,
@@ -284,7 +288,7 @@ pub trait Engine {
 /// The extent of one call of [`Engine::maintain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaintenanceScope {
-    /// Only the limits are enforced; called after a publication or a subscription.
+    /// Enforces only the limits. Requested after a publication or a subscription.
     Incremental,
     /// All maintenance; called about once a second.
     Full,
@@ -474,8 +478,8 @@ pub struct OccupancyReport {
     /// Whether the node has reported that the channel has subscribers (`true`), or no longer has
     /// any.
     pub is_occupied: bool,
-    /// Whether the occupancy in the whole cluster has changed, which is an event of the channel. If not, other nodes
-    /// have subscribers.
+    /// Whether the channel's occupancy in the whole cluster has changed, so that the channel has an event. If not,
+    /// other nodes have subscribers.
     pub is_changed: bool,
     /// The time of the change by the engine's clock, in milliseconds since 1970.
     pub at_ms: u64,
@@ -487,7 +491,7 @@ pub struct OccupancyReport {
 /// The immediate result of submitting a publication.
 #[derive(Debug)]
 pub enum OrderResult {
-    /// The publication was ordered, and stored if it is to be stored; it must be delivered now.
+    /// The publication was ordered, and stored if the channel has history. It must be delivered now.
     Ordered {
         /// The position of the publication, if it is stored.
         position: Option<Position>,

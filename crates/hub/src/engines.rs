@@ -30,7 +30,7 @@ pub enum NodeEngine {
 }
 
 impl NodeEngine {
-    /// Returns the memory engine; `None` if the engine is outside this process.
+    /// Returns the memory engine; `None` if the node uses an engine outside this process.
     pub(crate) fn memory(&mut self) -> Option<&mut MemoryEngine> {
         match self {
             Self::Memory(engine) => Some(engine),
@@ -38,7 +38,7 @@ impl NodeEngine {
         }
     }
 
-    /// Returns the engine outside this process; `None` if it is the memory engine.
+    /// Returns the engine outside this process; `None` if the node uses the memory engine.
     pub fn remote(&mut self) -> Option<&mut RemoteEngine> {
         match self {
             Self::Memory(_) => None,

@@ -1,5 +1,5 @@
-//! Queues for the feed of an engine that may lose, repeat and reorder items: items are sorted by their links, and gaps
-//! are closed.
+//! Queues for the feed of an engine that may lose, repeat and reorder items. The queues put the items in order and
+//! close gaps.
 //!
 //! A channel has a queue while its items wait for a read or for room in a lane. The queue is sorted by offset; an item
 //! is delivered when its predecessor is the item delivered last.
@@ -24,7 +24,8 @@ pub(crate) struct FeedQueue {
     items: BTreeMap<u64, Box<FeedItem>>,
     /// The read in progress that closes a gap, and the position after which it reads.
     reading: Option<(HistoryRead, Position)>,
-    /// The offset after which the last successful read began. If items after it are still missing, they are not stored.
+    /// The offset after which the last successful read began. If the item after this offset is still missing, the store
+    /// does not have it.
     healed: Option<u64>,
 }
 
@@ -98,7 +99,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: requests the items after the last delivered one, unless such a read is in progress.
+    /// At the channel's home: requests the items after the last delivered one, to close a gap. Does nothing if such a
+    /// read is already in progress.
     pub(crate) fn request_gap(&mut self, index: u32, slot: u32) {
         let last = self.engine.position(slot);
         let line = self.feed_queues.entry(index).or_default();
@@ -109,8 +111,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: handles the result of a read that closes a gap: queues its items, or skips the gap if it
-    /// can't be closed.
+    /// At the channel's home: handles the result of a read that was requested to close a gap. Queues the items that
+    /// were read. If they do not continue after the last delivered item without a gap, skips the gap.
     fn fill_gap(
         &mut self,
         index: u32,
@@ -222,7 +224,8 @@ impl<E: Engine> Hub<E> {
             _ => {}
         }
         let wildcard = self.wildcard_entry(&self.channels[index].name);
-        // Marks the entry as in use: the subscriptions end below, but the entry is needed afterwards.
+        // Marks the channel's entry as in use. Otherwise it would be removed when its subscriptions end below, but it
+        // is needed afterwards.
         self.channels[index].waiting += 1;
         for index in wildcard.into_iter().chain([index]) {
             let channel = &self.channels[index];

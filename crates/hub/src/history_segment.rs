@@ -18,7 +18,7 @@ pub enum ReadStart {
 pub struct HistoryRead {
     /// How far back the read should reach.
     pub start: ReadStart,
-    /// The number that distinguishes the read from all others of the home worker.
+    /// The number that distinguishes the read from all other reads of the home worker.
     pub(crate) number: u64,
 }
 

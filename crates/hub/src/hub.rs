@@ -64,8 +64,9 @@ pub struct Hub<E = NodeEngine> {
     pub(crate) join_leave_queue: JoinLeaveQueue,
     pub(crate) last_seen: LastSeen,
     pub(crate) channel_events: ChannelEvents,
-    /// The number of publications queued for delivery to many subscribers, and their payload bytes.
+    /// The number of publications queued for delivery to many subscribers.
     pub(crate) queued: usize,
+    /// The payload bytes of the queued publications.
     pub(crate) queued_bytes: usize,
     /// The encodings of the publication that is being delivered without being queued.
     pub(crate) scratch: Encodings,
@@ -75,9 +76,9 @@ pub struct Hub<E = NodeEngine> {
         reason = "channels refer to these queues by thin pointers"
     )]
     pub(crate) spare_queues: Vec<Box<SweepQueue>>,
-    /// As the home of channels: the number of channels with subscribers on any worker, and how many of these are
-    /// personal channels.
+    /// As the home of channels: the number of channels with subscribers on any worker.
     pub(crate) occupied: u32,
+    /// The number of personal channels among the occupied channels.
     pub(crate) users: u32,
     /// As the home of channels: the sum of the numbers of receivers of all publications so far.
     pub(crate) receivers_total: u64,

@@ -45,7 +45,7 @@ impl Hub {
 
     /// Restores a stream from a log. Returns `false` if the channel no longer has history; the log
     /// will then record that the stream was dropped. Must be called for all channels whose
-    /// [home](Self::home_of) is here, after [`set_history`](Self::set_history) and
+    /// [home](Self::home_of) is this worker, after [`set_history`](Self::set_history) and
     /// [`set_now`](Self::set_now), and before any subscription or publication. The streams must be
     /// restored in the order of their last publications, because among equally large streams the
     /// oldest is evicted first.
@@ -107,8 +107,8 @@ impl Hub {
             std::mem::take(&mut changes.streams),
         );
         let published = std::mem::take(&mut log.published);
-        // Records of dropped streams come first: no request waits for them, and if the channel has
-        // started a new stream since, the records of the new stream must follow.
+        // Records of dropped streams come first, because no request waits for them, and the records
+        // of a new stream of the same channel must follow them.
         let mut appends: Vec<_> = dropped
             .into_iter()
             .map(|channel| LogRecord::Dropped { channel })

@@ -52,7 +52,7 @@ pub struct MemoryEngine {
     pub(crate) streams: Streams,
     pub(crate) log: Option<Box<PublicationLog>>,
     bytes_max: usize,
-    /// The bytes of streams without publications at the last check of the budgets.
+    /// The memory, in bytes, that streams without publications used when the budgets were last checked.
     empty_stream_bytes: usize,
 }
 
@@ -128,7 +128,7 @@ impl MemoryEngine {
         self.evict(EVICTIONS_PER_PUBLICATION + grown / RECORD_BYTES);
     }
 
-    /// Orders a publication that has to wait for the log. Returns `None` if it need not wait.
+    /// Assigns the place in the order to a publication that has to wait for the log. Returns `None` if it need not wait.
     #[inline(never)]
     fn publish_logged(&mut self, offer: &mut NewPublication<'_, '_>) -> Option<OrderResult> {
         let slot = offer.slot?;
@@ -299,7 +299,7 @@ impl Engine for MemoryEngine {
             return EngineReply::Ready(Ok(()));
         }
         // Publications that are ordered but not delivered are removed when the batch for which the reply waits is
-        // durable; all others are removed already.
+        // durable. All other publications are already removed.
         if let Some(below) = self.streams.next_offset_if_pending(kept.slot)
             && let Some(log) = &mut self.log
         {

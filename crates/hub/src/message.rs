@@ -101,7 +101,7 @@ pub enum HubMessage {
         /// The payload of the preceding publication, if it is needed for a delta.
         previous: Option<Payload>,
     },
-    /// To the home: a query about a channel.
+    /// A query about a channel. Sent to the channel's home.
     Query {
         /// Name of the queried channel, whose home is the receiver.
         channel: Arc<str>,
@@ -112,7 +112,7 @@ pub enum HubMessage {
         /// The ticket of the session's request.
         ticket: Ticket,
     },
-    /// To every other home: requests the channels homed there whose names match a pattern.
+    /// To every other home: requests the names of its channels that match a pattern.
     List {
         /// The pattern of the channel names.
         pattern: Arc<Glob>,
@@ -139,7 +139,7 @@ pub enum HubMessage {
         /// The session that gets the number of connections, and the ticket of its request; `None`: no session gets it.
         reply: Option<(ConnectionId, Ticket)>,
     },
-    /// From the home of a personal channel: the command, for the connections on the receiving worker.
+    /// A command for the connections on the receiving worker. Sent by the home of the user's personal channel.
     Command {
         /// Name of the personal channel, `#user`.
         channel: Arc<str>,
@@ -148,9 +148,8 @@ pub enum HubMessage {
         /// The caller that waits until the command is complete, if any.
         caller: Option<Caller>,
     },
-    /// To an affected home: a worker has executed a command. The home has counted all earlier
-    /// messages of that worker when it receives this one, and acknowledges the command to the
-    /// caller.
+    /// To an affected home: a worker has executed a command. When the home receives this message, it has counted all
+    /// earlier messages of that worker. It then acknowledges the command to the caller.
     Acknowledge {
         /// The caller that waits until the command is complete.
         caller: Caller,
@@ -162,7 +161,7 @@ pub enum HubMessage {
     },
     /// From a home: its log is full, or has room again.
     LogFull {
-        /// Whether the log is full. Valid until the next such message.
+        /// Whether the log is full. This holds until the next `LogFull` message of the home.
         is_full: bool,
     },
 }

@@ -249,8 +249,8 @@ impl Namespaces {
         self.by_pattern.insert(place, (pattern, options));
     }
 
-    /// Returns the value of a parameter of the matching pattern in a channel name; `None` if there
-    /// is none.
+    /// Returns the value of a parameter of the matching pattern in a channel name; `None` if there is no such
+    /// parameter.
     pub fn parameter<'c>(&'c self, channel: &'c str, name: &str) -> Option<&'c str> {
         let (pattern, _) = self.find_pattern(channel)?;
         let mut parameters = pattern.parameters(channel);
@@ -330,7 +330,7 @@ impl Wildcards {
         self.0.iter().any(|one| *one.namespace == *namespace)
     }
 
-    /// Returns the wildcard channel of a channel's namespace, if there is one. It may be the channel itself.
+    /// Returns the wildcard channel of a channel's namespace, if there is one. The result may be `channel` itself.
     pub fn channel_for(&self, channel: &str) -> Option<&str> {
         // A name that begins with `/` can match patterns only and belongs to no named namespace, even if no pattern
         // exists.

@@ -43,8 +43,7 @@ pub struct HistoryPage {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    /// Publications stored in this process. Their offsets are dense, and the number is the offset
-    /// of the first publication.
+    /// Publications stored in this process, with the offset of the first one. The offsets have no gaps.
     Excerpt(StreamExcerpt, u64),
     Listed(Box<[Publication]>),
 }

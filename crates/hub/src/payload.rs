@@ -83,7 +83,9 @@ impl<'a> PayloadSource<'a> {
         }
         match self {
             PayloadSource::Owned(payload) => payload.clone(),
-            PayloadSource::Borrowed(_) => unreachable!("the publication was stored above"),
+            PayloadSource::Borrowed(_) => {
+                unreachable!("the borrowed payload was replaced by an owned one just before")
+            }
         }
     }
 }
@@ -190,8 +192,8 @@ pub struct Delivery<'a> {
     /// The payload of the preceding publication, if a delta may be sent. Only a subscriber that has received the
     /// preceding publication has this payload.
     pub previous: Option<PayloadRef<'a>>,
-    /// The encodings made so far. If there is a single receiver, caching is not worthwhile: encode directly into the
-    /// outbox.
+    /// The encodings made so far. For a single receiver, caching is not worthwhile, so front ends encode directly into
+    /// the outbox.
     pub encodings: &'a mut Encodings,
     /// The number of sessions of this worker that get this publication.
     pub receivers: u32,

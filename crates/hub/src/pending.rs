@@ -24,7 +24,7 @@ pub(crate) struct PublicationLog {
     pending: VecDeque<Pending>,
     /// The requests whose batch is durable and that were not reported yet, in order.
     ready: VecDeque<Pending>,
-    /// The number of requests in both queues, plus the reported requests that wait for room.
+    /// The number of requests in `pending` and `ready`, plus those whose report has not been handled yet.
     count: usize,
     /// The payload bytes of the requests that `count` counts.
     bytes: usize,

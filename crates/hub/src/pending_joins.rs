@@ -51,7 +51,7 @@ enum Following {
     Refused,
 }
 
-/// A subscription that its home has not counted yet.
+/// A subscription that the channel's home has not counted yet.
 #[derive(Debug)]
 pub(crate) struct PendingSubscriber {
     pub(crate) from: WorkerId,
@@ -235,14 +235,14 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: returns the number of subscribers of a channel that wait for the engine.
+    /// At the channel's home: returns the number of the channel's subscribers that wait for the engine.
     pub(crate) fn pending_joins(&self, index: u32) -> u32 {
         let pending = self.joins.get(&index);
         pending.map_or(0, |pending| pending.subscribers.len() as u32)
     }
 
-    /// At the channel's home: removes the subscriber that has left, if it is pending. Returns
-    /// whether it was; a pending subscriber was not counted.
+    /// At the channel's home: removes a subscriber that has left if its subscription is pending, and returns whether
+    /// it was. Pending subscriptions are not counted.
     pub(crate) fn remove_pending_subscriber(
         &mut self,
         index: u32,

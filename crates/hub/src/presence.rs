@@ -15,8 +15,8 @@ use crate::{ClientInfo, Engine, FeedEvent, Hub, PresenceError};
 const LEAVING_MAX: usize = 100_000;
 
 impl<E: Engine> Hub<E> {
-    /// At the channel's home: handles a subscriber that was just counted. `client` is the member;
-    /// `None` if the subscription is not a member.
+    /// At the channel's home: handles a subscriber that was just counted. `client` is `None` if the
+    /// subscriber does not appear among the channel's members.
     pub(crate) fn member_joined(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
@@ -45,8 +45,8 @@ impl<E: Engine> Hub<E> {
         );
     }
 
-    /// At the channel's home: handles a subscriber that has unsubscribed. `client` is the member;
-    /// `None` if the subscription was not a member.
+    /// At the channel's home: handles a subscriber that has unsubscribed. `client` is `None` if the
+    /// subscriber did not appear among the channel's members.
     pub(crate) fn member_left(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;

@@ -1,4 +1,5 @@
-//! The path of a publication: publisher → home → engine → feed → workers with subscribers.
+//! The path of a publication: from the publisher to the channel's home, from there to the engine, and through the
+//! engine's feed to the workers with subscribers.
 
 use std::sync::Arc;
 
@@ -142,8 +143,8 @@ impl<E: Engine> Hub<E> {
         Some(self.entry(hash, name))
     }
 
-    /// At the channel's home: returns the reason why a publication to this channel has to wait, if any. `is_passing`:
-    /// the publication is not stored.
+    /// At the channel's home: returns the reason why a publication to this channel has to wait, if any. `is_passing` is
+    /// set if the publication is not stored.
     pub(crate) fn blocked(
         &self,
         index: u32,
@@ -271,8 +272,8 @@ impl<E: Engine> Hub<E> {
         wildcard_count + self.send_to_workers(index, ordered, outlet)
     }
 
-    /// At the channel's home: sends a publication to every worker with subscribers of one entry, including this worker.
-    /// Returns the number of registered subscribers.
+    /// At the channel's home: sends a publication to every worker, including this one, with subscribers of the channel
+    /// or wildcard channel at `index`. Returns the number of these subscribers.
     pub(crate) fn send_to_workers(
         &mut self,
         index: u32,

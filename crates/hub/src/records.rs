@@ -47,7 +47,7 @@ impl LentBytes {
 #[derive(Debug)]
 struct Block {
     records: Vec<StreamRecord>,
-    /// The counter to which the block's bytes are added when its stream has dropped it.
+    /// When the block's stream drops the block, the block's bytes are added to this counter.
     lent: LentBytes,
     is_dropped: AtomicBool,
 }
@@ -90,7 +90,7 @@ impl Records {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // `older` is always dropped first, so nothing is stored if `latest` is empty.
+        // Publications in `older` are always dropped first, so nothing is stored if `latest` is empty.
         self.latest.is_empty()
     }
 

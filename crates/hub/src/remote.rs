@@ -115,7 +115,7 @@ enum Task {
         request_context: RequestContext,
         slot: Option<u32>,
         publish: Box<wire::Publish>,
-        /// A position that the channel had reached when the order was sent; `None` if it was not sent yet.
+        /// The channel's latest known position when the order was first sent; `None` if the order was not sent yet.
         sent_at: Option<Position>,
     },
     Fence(RequestContext),
@@ -199,8 +199,8 @@ impl RemoteEngine {
         &mut self.orders
     }
 
-    /// Returns the number of messages that were ignored because they are malformed or their channel is not followed
-    /// here.
+    /// Returns the number of messages that were ignored because they are malformed or because this node does not follow
+    /// their channel.
     #[must_use]
     pub fn ignored(&self) -> u64 {
         self.ignored
@@ -235,8 +235,8 @@ impl RemoteEngine {
         let Some((_, task)) = self.waiting.get_mut(ticket) else {
             return;
         };
-        // Each order gets a new epoch. If the store has lost the first attempt, the repetition must not begin the same
-        // epoch again.
+        // Each attempt gets a new epoch. The store may have executed the first attempt and lost its result, so the
+        // second attempt must not begin a stream with the same epoch.
         let epoch = Epoch::from_bits(self.rng.u64(..));
         let order = match task {
             Task::Fence(_) => return,

@@ -1,11 +1,11 @@
-//! Replies of the hub to its callers: plain data.
+//! Replies of the hub to its callers. They are plain data.
 
 use std::sync::Arc;
 
 use crate::page::HistoryPage;
 use crate::{ChannelList, ClientInfo, ConnectionList, Position, Publication, UserStatus};
 
-/// The hub's reply to the request that has a ticket.
+/// The hub's reply to a request, which a ticket identifies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubReply {
     /// The subscription is registered at the channel's home. Contains the subscriber's initial state, if the channel
@@ -59,8 +59,8 @@ pub const RECOVERED_MAX: usize = 300;
 /// The publications that a returning subscriber receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Whether the subscriber is up to date with these publications. If only the latest publication is recovered:
-    /// whether the subscriber has it now.
+    /// Whether the subscriber is up to date once it has these publications. If only the latest publication is
+    /// recovered: whether the subscriber then has it.
     pub is_complete: bool,
     /// The missed publications, oldest first; empty if some are missing.
     pub publications: Vec<Publication>,
@@ -121,7 +121,7 @@ pub enum HistoryError {
     /// The request asks for more publications than one reply may contain. The value is that
     /// maximum.
     #[error(
-        "a reply has at most {0} publications: request fewer, then the rest since the last of them"
+        "a reply has at most {0} publications: request them in pages, each since the last publication of the page before"
     )]
     TooMany(usize),
     /// Replies that were not sent yet hold too many bytes of publications that streams have already dropped.

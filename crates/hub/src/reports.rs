@@ -13,13 +13,13 @@ use crate::{
     PublishOptions, PublishOutcome,
 };
 
-/// The reports that were polled and wait for room, in order.
+/// The engine's reports that were polled and wait until subscribers have room, in order.
 pub(crate) type PendingReports = VecDeque<EngineReport>;
 
 impl<E: Engine> Hub<E> {
-    /// Handles the engine's reports, except those for channels whose subscribers have no room. The owner of an engine
-    /// calls this when events have arrived. If it returns `true`, sessions must process their replies before it is
-    /// called again.
+    /// Handles the engine's reports, except those for channels whose subscribers have no room for publications. The
+    /// owner of an engine calls this when events have arrived. If it returns `true`, sessions must process their
+    /// replies before the next call.
     pub fn take_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         self.retry_stalled(outlet)
     }
@@ -29,7 +29,8 @@ impl<E: Engine> Hub<E> {
         &mut self.engine
     }
 
-    /// Returns the number of reports that can be polled or wait for room, plus the number of feed queues.
+    /// Returns the number of the engine's unhandled reports, including those that wait until subscribers have room,
+    /// plus the number of feed queues.
     pub(crate) fn reports(&self) -> usize {
         self.pending_reports.len() + self.engine.ready_reports() + self.feed_queues.len()
     }
@@ -79,7 +80,7 @@ impl<E: Engine> Hub<E> {
         slot.map_or(0, |slot| self.engine.pending_count(slot))
     }
 
-    /// At the channel's home: counts a request of a channel that waits in the engine.
+    /// At the channel's home: counts a channel's request that waits in the engine.
     pub(crate) fn wait_in_engine(&mut self, index: u32, has_slot: bool) {
         self.channels[index].waiting += 1;
         if !has_slot {
@@ -123,8 +124,8 @@ impl<E: Engine> Hub<E> {
             || self.pending_of(index) > 0
     }
 
-    /// At the channel's home: handles a publication with a key that was used before. Returns the reply, or `None` if it
-    /// must wait for the pending requests of the channel.
+    /// At the channel's home: handles a publication whose idempotency key was used before. Returns the reply, or `None`
+    /// if the reply must wait for the pending requests of the channel.
     pub(crate) fn repeat(
         &mut self,
         index: u32,

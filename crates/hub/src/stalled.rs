@@ -71,7 +71,8 @@ impl<E: Engine> Hub<E> {
             return false;
         }
         self.stalled.reserved.fill(false);
-        // Reports are handled first, since their publications were ordered earlier.
+        // The engine's reports are handled first, since the reported publications were ordered
+        // earlier.
         if !self.retry_reports(outlet) {
             self.announce_log_room(outlet);
             return true;

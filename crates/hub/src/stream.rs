@@ -227,12 +227,12 @@ impl Stream {
         }
     }
 
-    /// Returns the payload of the latest publication, if it is stored.
+    /// Returns the payload of the latest publication, if that publication is stored.
     pub(crate) fn latest_payload(&self) -> Option<Payload> {
         self.records.back().map(|record| record.payload.clone())
     }
 
-    /// Returns the publisher of the latest publication, if it is stored.
+    /// Returns the publisher of the latest publication, if that publication is stored.
     pub(crate) fn latest_publisher(&self) -> Publisher<'_> {
         publisher_of(self.records.back()?)
     }

@@ -27,7 +27,7 @@ struct StreamSlot {
     /// The number of requests that wait for the log, and how many of these are publications that will be stored.
     pending: u32,
     pending_stored: u32,
-    /// The bytes of memory that the stream takes without publications.
+    /// The memory in bytes that the stream takes without publications.
     base_bytes: u16,
     /// Whether the log has a record of the stream.
     is_known: bool,
@@ -40,7 +40,7 @@ struct StreamSlot {
     /// of that vote, in bytes.
     owner: u32,
     lead: usize,
-    /// The bytes of the stream's publications.
+    /// The total size of the stream's publications in bytes.
     bytes: usize,
     link: ClassLink,
 }
@@ -53,9 +53,9 @@ const _: () = assert!(STREAM_BYTES + 255 <= u16::MAX as usize);
 pub(crate) struct Streams {
     slots: Vec<Option<StreamSlot>>,
     free: Vec<u32>,
-    /// The budgets and the publishers' accounts, toward which streams with publications count.
+    /// The budgets and the publishers' accounts. Streams with publications count toward both.
     accounts: Accounts,
-    /// The total bytes of streams without publications.
+    /// The total size of streams without publications in bytes.
     empty_bytes: usize,
     /// The bytes that streams have dropped but replies still hold.
     lent: LentBytes,
@@ -67,7 +67,8 @@ pub(crate) struct Streams {
     cursor: usize,
     /// The number of publications evicted so far.
     evicted: u64,
-    /// The bytes of publications added since the last call of [`take_added_bytes`](Self::take_added_bytes).
+    /// The total size in bytes of publications added since the last call of
+    /// [`take_added_bytes`](Self::take_added_bytes).
     added_bytes: usize,
     /// The changes to be recorded in the log; `None` without a log.
     pub(crate) changes: Option<Box<StreamChanges>>,
@@ -106,7 +107,7 @@ impl Streams {
         self.accounts.bytes() + self.empty_bytes
     }
 
-    /// Returns the bytes of streams without publications.
+    /// Returns the total size of streams without publications in bytes.
     pub(crate) fn empty_bytes(&self) -> usize {
         self.empty_bytes
     }
@@ -327,11 +328,12 @@ impl Streams {
         }
     }
 
-    /// Returns the channel of a changed stream, and whether the log had a record of the stream; from now on it has one.
+    /// Returns the channel of a changed stream, and whether the log had a record of the stream. From now on the log has
+    /// a record of it.
     pub(crate) fn take_change(&mut self, index: u32) -> Option<(u32, bool)> {
         let place = self.slots.get_mut(index as usize)?.as_mut()?;
-        // If the flag is not set, the slot was reused for another changed stream, and an earlier
-        // call for the same slot returned that stream.
+        // If the flag is not set, the slot was reused for another changed stream, and an earlier call of this function
+        // for the same slot has returned that stream.
         std::mem::take(&mut place.is_changed)
             .then(|| (place.channel, std::mem::replace(&mut place.is_known, true)))
     }
@@ -400,15 +402,14 @@ impl Streams {
         most
     }
 
-    /// Returns the bytes of publications added since the last call.
+    /// Returns the total size in bytes of publications added since the last call.
     pub(crate) fn take_added_bytes(&mut self) -> usize {
         std::mem::take(&mut self.added_bytes)
     }
 
-    /// Scans up to `count` streams, round robin. Drops expired publications, moves streams to the
-    /// budget of their channel, and closes streams that are no longer needed. If `is_too_much`,
-    /// also closes all streams without publications and subscribers. Calls `gone` for each closed
-    /// stream.
+    /// Scans up to `count` streams, round robin. Drops expired publications, moves streams to the budget of their
+    /// channel, and closes streams that are no longer needed. If there are too many streams without publications
+    /// (`is_too_much`), also closes those of them that have no subscribers. Calls `gone` for each closed stream.
     pub(crate) fn scan(
         &mut self,
         count: usize,
@@ -514,7 +515,7 @@ impl Streams {
 }
 
 impl StreamSlot {
-    /// Returns the bytes that the stream counts toward a budget; 0 without publications.
+    /// Returns the number of bytes that the stream counts toward a budget; 0 without publications.
     fn held(&self) -> usize {
         match self.owner {
             NO_MEMBER => 0,

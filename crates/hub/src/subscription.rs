@@ -18,8 +18,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 const NEVER: u32 = u32::MAX - 1;
 /// In `first` of a session entry: the last session with this index has ended.
 const ENDED: u32 = u32::MAX - 2;
-/// In `place` of a subscription: the home has not replied yet, and the other bits are the serial number of the
-/// registration.
+/// In `place` of a subscription: the flag that the channel's home has not replied yet. The other bits are then the
+/// serial number of the registration.
 const PENDING: u32 = 1 << 31;
 
 /// Maximum number of slots, so that slot numbers stay below [`ENDED`], [`NEVER`] and [`NONE`].
@@ -80,7 +80,7 @@ pub(crate) struct Subscriptions {
     free: u32,
     count: u32,
     sessions: Vec<SessionEntry>,
-    /// The slots, by session index and channel.
+    /// The subscriptions' slot numbers, hashed by session index and channel.
     by_pair: HashTable<u32>,
     hasher: RandomState,
     serial: u32,
@@ -211,7 +211,7 @@ impl Subscriptions {
         is_it.then_some(found.channel)
     }
 
-    /// Sets the index in the channel's list of subscribers, which makes the subscription live.
+    /// Sets the subscription's index in the channel's list of subscribers. The subscription is then no longer pending.
     pub(crate) fn set_place(&mut self, slot: u32, place: u32) {
         self.slots[slot as usize].place = place;
     }

@@ -182,8 +182,8 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Returns whether a publication can be delivered immediately: it has few subscribers and no publication before it is
-/// queued.
+/// Returns whether a publication to the channel can be delivered immediately: the channel has few subscribers, and no
+/// earlier publication is queued.
 fn is_immediate(channel: &Channel) -> bool {
     channel.queue.is_none() && channel.subscribers.len() <= IMMEDIATE_MAX
 }

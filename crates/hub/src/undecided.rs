@@ -35,8 +35,8 @@ impl Undecided {
         self.count += 1;
     }
 
-    /// Queues an event behind decisions about its channel that the engine has not made yet. Returns the event if there
-    /// are none.
+    /// Queues an event behind decisions about its channel that the engine has not made yet. Returns
+    /// the event if there are no such decisions.
     pub(crate) fn add_behind(
         &mut self,
         channel: &Arc<str>,

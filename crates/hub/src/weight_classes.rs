@@ -128,8 +128,8 @@ impl WeightClasses {
     }
 }
 
-/// Returns the class of a weight. There are two classes per power of two, so the weights of one class differ by less
-/// than half.
+/// Returns the class of a weight. There are two classes per power of two, so except in the first and the last class,
+/// the heaviest member weighs less than 1.5 times as much as the lightest.
 fn class_of(weight: usize) -> u8 {
     let halves = (weight / (LEAST / 2)).max(2);
     let power = halves.ilog2();

@@ -52,7 +52,8 @@ impl<E: Engine> Hub<E> {
             at_ms: ordered.at_ms,
             event: FeedEvent::Published,
             info: Some(Arc::new(info)),
-            // No delta: the publication that a wildcard subscriber received last may belong to another channel.
+            // Wildcard subscribers get no delta, because the publication that they received last may belong to another
+            // channel.
             previous: None,
         };
         self.send_to_workers(wildcard, passed_on, outlet)

@@ -1,4 +1,4 @@
-//! History budgets in bytes, including changes of the budgets by a new configuration.
+//! Tests history budgets in bytes, including changes of the budgets by a new configuration.
 
 mod common;
 

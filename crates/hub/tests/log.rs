@@ -332,8 +332,8 @@ fn a_removal_is_answered_when_the_log_has_it() {
     assert_eq!(world.offsets(), []);
     let fed = ["2: to 0 at 2", "3: removed Ok(())", "4: to 0 at 3"];
     assert_eq!(world.durable(), fed);
-    // Publications ordered before the removal are gone, and later ones are kept. After the next
-    // batch the log has the same content.
+    // Publications ordered before the removal are gone, and later ones are kept. After the next batch the log stores
+    // the same publications as the hub.
     assert_eq!(world.offsets(), [3]);
     world.publish(5, "d", None).expect("room");
     assert_eq!(world.take(), ["published 4", "below 3"]);
@@ -495,7 +495,7 @@ fn restored_streams_continue_at_their_position() {
     world.publish(1, "b", None).expect("room");
     assert_eq!(world.take(), ["published 4"]);
     assert_eq!(world.durable(), ["1: to 0 at 4"]);
-    // One publication before the last one is missing: only those after the gap are restored.
+    // One publication before the last one is missing, so only the publications after the gap are restored.
     let mut world = World::new();
     let mut torn = restored.clone();
     torn.publications[0].position = publications[0].position;

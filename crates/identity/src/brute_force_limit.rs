@@ -23,7 +23,7 @@ const FULL_MS: u64 = 1_000;
 /// Delays by address. Times are in monotonic milliseconds.
 #[derive(Debug)]
 pub struct BruteForceLimit {
-    /// Permitted failures of an address; `None`: unlimited.
+    /// The permitted rate of failures by one address; `None`: unlimited.
     rate: Option<Rate>,
     table: Mutex<FailureTable>,
 }
@@ -46,7 +46,8 @@ impl BruteForceLimit {
         }
     }
 
-    /// Returns how long an address has to wait.
+    /// Returns how long a client at this address has to wait before its next attempt, in
+    /// milliseconds.
     pub fn wait_ms(&self, address: IpAddr, now_ms: u64) -> u64 {
         let Some(rate) = self.rate else { return 0 };
         let table = self.table.lock();

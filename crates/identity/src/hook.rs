@@ -96,8 +96,8 @@ impl HookBackend {
         self.state.lock().gate.is_open()
     }
 
-    /// Registers a client for a result. Returns whether the caller must send a request. The error is
-    /// a result for which no request is needed or permitted.
+    /// Registers a client that waits for an identity. Returns whether the caller must send a request. An
+    /// error contains the result if no request is needed or permitted.
     fn look_up(
         &self,
         digest: AnswerDigest,

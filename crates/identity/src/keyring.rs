@@ -56,11 +56,11 @@ pub(super) struct Keyring {
     me: Weak<Self>,
 }
 
-/// The refresh state of a published set.
+/// The refresh state of a published key set.
 #[derive(Debug, Default)]
 struct FetchState {
     is_under_way: bool,
-    /// The handshakes to notify of the next result.
+    /// The handshakes that wait for the result of the next refresh, with the sinks that notify them.
     waiting: Vec<(ConnectionId, Arc<dyn CompletionSink>)>,
     /// The time of the next refresh; `None`: now.
     due: Option<Instant>,
@@ -86,7 +86,7 @@ impl Keyring {
         })
     }
 
-    /// Returns whether the configured source is unchanged.
+    /// Returns whether this keyring has the source of keys that `jwt` configures.
     pub(super) fn matches(&self, jwt: &JwtConfig) -> bool {
         self.source == jwt.keys
     }
@@ -154,7 +154,7 @@ impl Keyring {
                 fetching.failures = 0;
                 let is_new = self.keys.read().as_deref() != Some(&keys);
                 if is_new {
-                    info!(target: TARGET, keys = keys.len(), "jwt: new keys from {}", published.url);
+                    info!(target: TARGET, keys = keys.len(), "jwt: loaded new keys from {}", published.url);
                     self.set_keys(keys);
                 }
                 published.refresh
@@ -166,7 +166,7 @@ impl Keyring {
                     0 => "no tokens can be verified",
                     _ => "the old keys stay in use",
                 };
-                warn!(target: TARGET, "jwt: no keys from {}, {stays}: {why}", published.url);
+                warn!(target: TARGET, "jwt: can't load keys from {}; {stays}: {why}", published.url);
                 (RETRY_AFTER * (1 << doublings)).min(published.refresh)
             }
         };

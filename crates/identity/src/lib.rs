@@ -204,8 +204,8 @@ impl IdentityProviders {
         }
     }
 
-    /// Fails handshakes whose requests are queued for a back end: the process is draining and would reject them after
-    /// the response anyway.
+    /// Fails handshakes whose requests are queued for a back end. The process is draining, so it would reject these
+    /// handshakes even after a response from the back end.
     pub fn refuse_queued(&self) {
         let back_ends: Vec<_> = self.kept.lock().hooks.values().cloned().collect();
         for back_end in back_ends {

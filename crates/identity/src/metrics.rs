@@ -50,7 +50,7 @@ impl LookupOutcome {
 /// Counters of password checks.
 #[derive(Debug, Default)]
 pub struct PasswordMetrics {
-    /// Password checks by outcome.
+    /// Number of password checks by outcome.
     pub checks: [AtomicCounter; LookupOutcome::COUNT],
     /// The number of password checks that wait for a PAM helper process.
     pub waiting: AtomicCounter,
@@ -70,13 +70,13 @@ impl PasswordMetrics {
 /// Counters of all identity providers.
 #[derive(Debug, Default)]
 pub struct IdentityMetrics {
-    /// Identity hook requests by outcome.
+    /// Number of identity hook requests by outcome.
     pub asked: [AtomicCounter; LookupOutcome::COUNT],
     /// The number of requests that wait for a back end.
     pub waiting: AtomicCounter,
     /// The response times of back ends.
     pub took: LatencyHistogram,
-    /// Successful and failed refreshes of key sets.
+    /// Number of refreshes of key sets: index 0 successful, index 1 failed.
     pub fetched: [AtomicCounter; 2],
     /// Counters of password checks by PAM.
     pub passwords: PasswordMetrics,

@@ -44,7 +44,7 @@ const CACHE_ENTRIES_MAX: usize = 10_000;
 const REFUSED_MAX: usize = 1_000;
 const REFUSED_MS: u64 = 60_000;
 
-/// The state shared by all services.
+/// The state shared by all PAM services.
 #[derive(Debug)]
 pub(super) struct PamContext {
     options: config::PamConfig,

@@ -23,7 +23,7 @@ pub(super) enum NotAsked<E> {
     Known(IdentityResult),
     /// Too many clients are waiting.
     Crowded,
-    /// The provider must not be called now.
+    /// The provider must not be called now; contains the reason.
     Barred(E),
 }
 
@@ -56,8 +56,8 @@ impl PendingLookups {
     /// Adds a waiting client; returns `true` if a new lookup has to be made.
     ///
     /// # Errors
-    /// The reason why the client is not added. `may_wait` gets whether a new lookup is needed, and
-    /// its error is returned as [`NotAsked::Barred`].
+    /// The reason why the client is not added. The argument of `may_wait` is whether a new lookup
+    /// is needed; its error is returned as [`NotAsked::Barred`].
     pub(super) fn look_up<E>(
         &mut self,
         digest: AnswerDigest,
@@ -95,8 +95,8 @@ impl PendingLookups {
         self.cache.insert(digest, identity_result, until_ms);
     }
 
-    /// Removes and returns the clients that wait for a result. The result gets the number of
-    /// sessions that had been ended when it was requested.
+    /// Removes and returns the clients that wait for a result. Sets in the result how many sessions
+    /// had been ended when the result was requested.
     pub(super) fn answered(
         &mut self,
         digest: &AnswerDigest,

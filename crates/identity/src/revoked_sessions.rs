@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 /// the time of the latest evicted entry.
 const USERS_MAX: usize = 16_384;
 
-/// Maximum number of subscriptions and of connections recorded.
+/// Maximum number of recorded subscriptions, and of recorded connections.
 const SUBSCRIPTIONS_MAX: usize = 65_536;
 const CLIENTS_MAX: usize = 16_384;
 
@@ -39,7 +39,7 @@ struct RevocationTable {
     forgotten: u64,
 }
 
-/// The numbers of the last two endings of a user or subscription.
+/// The numbers of the last two endings of a user, a connection or a subscription.
 #[derive(Debug, Default)]
 struct RecentRevocations {
     last: u64,
@@ -50,7 +50,7 @@ struct RecentRevocations {
 }
 
 impl RevokedSessions {
-    /// Returns the number of endings so far.
+    /// Returns the number of recorded endings of users, connections and subscriptions so far.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }

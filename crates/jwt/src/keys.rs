@@ -36,7 +36,7 @@ pub enum KeyError {
     /// The secret is empty.
     #[error("the secret is empty")]
     EmptySecret,
-    /// The secret is a public key: anyone could sign with it.
+    /// The secret is a public key, with which anyone could sign.
     #[error("this is a PEM key, not a shared secret")]
     PemAsSecret,
     /// The file has no "PUBLIC KEY" block.
@@ -47,10 +47,11 @@ pub enum KeyError {
     /// The file contains a private key, although the public key is sufficient.
     #[error("this is a private key; extract the public key with `openssl pkey -in FILE -pubout`")]
     Private,
-    /// A malformed block; blocks are numbered from 1.
+    /// The PEM block with this number is malformed. Blocks are numbered from 1.
     #[error("key {0} can't be parsed")]
     Unreadable(usize),
-    /// A key type without a supported algorithm; blocks are numbered from 1.
+    /// The PEM block with this number has a key type without a supported algorithm. Blocks are
+    /// numbered from 1.
     #[error(
         "key {0} has an unsupported type: expected RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519"
     )]

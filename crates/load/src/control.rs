@@ -67,7 +67,7 @@ impl Control {
         self.start_ns.store(at_ns, SeqCst);
     }
 
-    /// Ends the measurement. The second call also ends the wait for the last answers.
+    /// Ends the measurement. A second call also ends the wait for the last answers.
     pub(crate) fn stop(&self) {
         let _ = self
             .stops

@@ -38,7 +38,8 @@ impl Times {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        // Adding fails only for histograms with different bounds; all have the same.
+        // Adding fails only for histograms with different bounds. All histograms of this type have
+        // the same bounds.
         let _ = self.0.add(&other.0);
     }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::model;
 
-/// Marks the start of a message's tag, which the server may wrap in its own envelope.
+/// Marks the start of a message's tag. The server may wrap messages in an envelope, so the tag is searched for.
 const MARK: &[u8] = b"vb:";
 /// The minimum length of a message in bytes. It consists of mark, run, publisher, number, time and
 /// checksum, each followed by a colon. All except the mark are hexadecimal.
@@ -175,7 +175,7 @@ impl DeliveryTracker {
         }
     }
 
-    /// Returns the numbers below `published` that were not received.
+    /// Returns the ranges of numbers below `published` that were not received.
     fn missing(&self, published: u32) -> Vec<(u32, u32)> {
         let below = |gap: &(u32, u32)| (gap.0, gap.1.min(published));
         let mut missing: Vec<_> = self
@@ -440,14 +440,14 @@ impl DeliveryLedger {
                 let number = (from..until).find(|number| !sent.unsure.contains(number));
                 let number = number.unwrap_or(from);
                 line.first = Some(format!(
-                    "publisher {publisher}: message {number} is missing"
+                    "message {number} of publisher {publisher} was never received"
                 ));
             }
         }
         line.unsure_delivered += unsure_delivered;
         if line.first.is_none() && stream.duplicated + stream.reordered > 0 {
             line.first = Some(format!(
-                "publisher {publisher}: {} duplicated, {} out of order",
+                "messages of publisher {publisher}: {} duplicated, {} out of order",
                 stream.duplicated, stream.reordered
             ));
         }
@@ -576,7 +576,8 @@ mod tests {
         let ledger = settle(&[0, 1, 1, 3, 2, 5, 7, 6, 6, 8], |_| ());
         assert_eq!((ledger.delivered, ledger.lost), (8, 2));
         assert_eq!((ledger.duplicated, ledger.reordered), (2, 2));
-        assert_eq!(ledger.worst[0].first, "publisher 3: message 4 is missing");
+        let first = &ledger.worst[0].first;
+        assert_eq!(first, "message 4 of publisher 3 was never received");
 
         let ledger = settle(&[0, 1, 2, 3, 5, 6, 7, 8, 9], ClientLedger::corrupted);
         assert_eq!((ledger.delivered, ledger.lost, ledger.corrupted), (9, 0, 1));
@@ -693,6 +694,7 @@ mod tests {
             );
         }
         let ledger = settle_with(&[0, 1, 6, 8, 9], &unsure, returns(), |_| ());
-        assert_eq!(ledger.worst[0].first, "publisher 3: message 2 is missing");
+        let first = &ledger.worst[0].first;
+        assert_eq!(first, "message 2 of publisher 3 was never received");
     }
 }

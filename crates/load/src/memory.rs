@@ -77,11 +77,11 @@ fn size(payload: &PayloadPlan) -> usize {
     }
 }
 
-/// Checks that the messages of concurrent runs fit into the available memory. Succeeds if the system does not report the
-/// available memory.
+/// Checks that the messages of concurrent runs fit into the available memory. Succeeds if the system does not report
+/// the available memory.
 ///
 /// # Errors
-/// Describes needed and available memory.
+/// The messages do not fit. The text contains the needed and the available memory.
 pub fn check(weights: &[MessageMemory]) -> Result<(), String> {
     match available_bytes() {
         Some(available) => compare(weights, available),

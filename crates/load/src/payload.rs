@@ -228,8 +228,8 @@ mod tests {
         for (at, number) in [(17, Some(7)), (3, None), (15, Some(6))] {
             let mut changed = seventh.clone();
             changed[at] ^= 1;
-            // Byte 15 is part of the number, so this change makes the message look like another
-            // answer.
+            // Byte 15 is part of the number, so this change makes the message look like the answer
+            // to another message.
             let expected = if at == 15 {
                 Recognized::Answer(6)
             } else {

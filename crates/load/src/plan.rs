@@ -58,7 +58,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Creates `clients` plain clients of a target.
+    /// Creates an endpoint with `clients` clients and default settings.
     #[must_use]
     pub fn new(target: Target, clients: u32) -> Self {
         Self {
@@ -120,7 +120,7 @@ pub(crate) struct ThreadPlan {
     pub(crate) plan: Arc<Plan>,
     pub(crate) index: u32,
     pub(crate) parts: u32,
-    /// The range of clients of each endpoint.
+    /// This thread's range of clients of each endpoint.
     pub(crate) ranges: Vec<Range<u32>>,
 }
 

@@ -310,7 +310,7 @@ mod tests {
         ));
     }
 
-    /// Parses a line in the format of a little-endian machine.
+    /// Parses a line of `/proc/net/tcp` as a little-endian machine prints it.
     #[cfg(target_endian = "little")]
     #[test]
     fn a_line_as_it_is() {

@@ -115,8 +115,8 @@ pub fn run(plan: Plan, mut run_control: RunControl<'_>) -> Result<Report, RunErr
     Ok(report)
 }
 
-/// Runs users of a script. The caller must fill in `settings` and `started` of the report. The
-/// caller also simulates the users; its threads must already be running (see [`ScriptRun`]).
+/// Measures a run whose users execute a script. The caller simulates these users on its own threads, which must already
+/// be running (see [`ScriptRun`]). The caller must also fill in `settings` and `started` of the report.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -195,7 +195,7 @@ impl FinishedRun {
             let until = ended_ns.saturating_add(watcher.run_control.hold_ns);
             let stops = watcher.stops;
             watcher.wait_until(|_, now| now >= until);
-            // An interrupt during the hold does not count as an interrupt of the measurement.
+            // An interrupt while connections are held open does not count as an interrupt of the measurement.
             watcher.stops = watcher.stops.min(stops);
             watcher.party.hold(false);
             // The resident memory is measured when the connections have been held open and idle.
@@ -268,8 +268,8 @@ impl Watcher<'_> {
         self.since_ns = now_ns();
     }
 
-    /// Waits until `is` returns `true`. Meanwhile forwards interrupts and reports progress. An
-    /// interrupt also ends the wait for connections and the hold.
+    /// Waits until `is` returns `true`. Meanwhile forwards interrupts and reports progress. An interrupt also ends the
+    /// wait for connections, and the time for which connections are held open after the measurement.
     fn wait_until(&mut self, is: impl Fn(TotalProgress, u64) -> bool) {
         loop {
             let sums = self.party.sums();

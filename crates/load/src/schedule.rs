@@ -33,7 +33,7 @@ pub(crate) struct Schedule {
 #[derive(Clone, Debug)]
 struct PoissonTimes {
     rng: Rng,
-    /// The next time, as the number of mean gaps since the beginning.
+    /// The next time of the process, in units of the mean gap.
     steps: f64,
 }
 
@@ -152,7 +152,7 @@ impl Schedule {
         })
     }
 
-    /// Advances to the next time.
+    /// Advances to the next due time.
     pub(crate) fn next(&mut self) {
         self.count += 1;
         if let Some(random) = &mut self.random {

@@ -36,9 +36,10 @@ pub struct ScriptPlan {
     pub threads: u32,
     /// Measured time in nanoseconds.
     pub duration_ns: u64,
-    /// Warm-up before the measured time in nanoseconds.
+    /// Duration of the warm-up before the measured time, in nanoseconds.
     pub warmup_ns: u64,
-    /// Time limit for running actions after the end, in nanoseconds.
+    /// Time limit in nanoseconds for actions that are still running at the end of the measured
+    /// time.
     pub grace_ns: u64,
 }
 
@@ -230,7 +231,7 @@ impl ScriptRun {
         self.start_ns.store(at_ns, SeqCst);
     }
 
-    /// Ends the measured time; the second call also ends the wait for actions.
+    /// Ends the measured time. A second call also ends the wait for running actions.
     pub(crate) fn stop(&self) {
         let earlier = self.stopped_ns.fetch_min(now_ns(), SeqCst);
         if earlier != u64::MAX {

@@ -107,7 +107,7 @@ pub(crate) struct Tally {
     pub(crate) examples: BTreeMap<ErrorCause, String>,
     pub(crate) latency: Recorder,
     pub(crate) handshake: Times,
-    /// The time at which the first connect began.
+    /// The time of the first attempt to connect.
     pub(crate) first_connect_ns: Option<u64>,
     /// The time at which the last connection had opened or failed.
     pub(crate) settled_ns: Option<u64>,

@@ -21,12 +21,12 @@ pub enum TargetError {
         /// The schemes that the command supports.
         expected: &'static str,
     },
-    /// The host name has no address.
+    /// The host name of the URL has no address.
     #[error("{host}: {error}")]
     Unknown {
         /// The host with its port.
         host: String,
-        /// The error of the resolver.
+        /// The error text of the resolver.
         error: String,
     },
 }
@@ -198,7 +198,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
 pub struct ClientTemplate(String);
 
 impl ClientTemplate {
-    /// Creates a template from any text.
+    /// Creates a template from any text, with or without `{i}`.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
@@ -231,7 +231,7 @@ pub struct BodyTemplate(Vec<u8>);
 impl BodyTemplate {
     const NUMBER: &[u8] = b"{i}";
 
-    /// Creates a template from any bytes.
+    /// Creates a template from any bytes, with or without `{i}`.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
@@ -243,7 +243,7 @@ impl BodyTemplate {
         self.0.len()
     }
 
-    /// Returns whether there are no bytes.
+    /// Returns whether the template is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

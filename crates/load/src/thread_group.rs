@@ -160,7 +160,7 @@ impl Generators {
                 }
                 match lost.first() {
                     Some(first) if lost.len() == count => Err(io::Error::other(format!(
-                        "all {count} processes of the tester were lost, the first: {}",
+                        "all {count} processes of the tester were lost; the first one: {}",
                         first.how
                     ))),
                     _ => Ok((all, lost)),

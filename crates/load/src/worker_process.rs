@@ -63,7 +63,7 @@ pub fn serve(orders: impl io::Read + Send + 'static, mut news: impl Write) -> io
                 Err(_) => break,
             }
         }
-        // The coordinator has ended. The first stop ends the measurement, the second all waits.
+        // The coordinator has ended. The first `stop` ends the measurement, the second one ends all waits.
         control.stop();
         control.stop();
     });

@@ -3,7 +3,8 @@
 /// The minimum interval between two lines in milliseconds.
 const EVERY_MS: u64 = 10_000;
 
-/// The time of the last line, in monotonic milliseconds.
+/// Limits the rate of a log line. The field is the time at which the line was last written, in
+/// monotonic milliseconds.
 #[derive(Debug, Default)]
 pub struct LogThrottle(Option<u64>);
 

@@ -53,8 +53,8 @@ pub enum LogFormat {
 }
 
 impl LogSettings {
-    /// Returns the settings for `veche dev`: the short format, if the log goes to the terminal and
-    /// the configuration does not choose another format.
+    /// Returns these settings. Under `veche dev` their format is the short one, unless the log goes
+    /// to a file or the configuration chooses another format.
     #[must_use]
     pub fn for_dev(&self, is_dev: bool) -> Self {
         let mut log = self.clone();

@@ -166,7 +166,7 @@ impl LogSink {
         let state = self.state.lock();
         let RecentLines { lines, count } = &state.recent;
         let gone = count - lines.len() as u64;
-        // If `after` exceeds the count, it is from a previous process, so all lines are returned.
+        // An `after` above the count is from a previous process, so all lines are returned.
         let after = if after > *count { 0 } else { after };
         let known = after.saturating_sub(gone) as usize;
         (lines.iter().skip(known).cloned().collect(), *count)
@@ -252,7 +252,7 @@ impl LogSink {
                 // The loss is reported with the next batch, because a report now would fail, too.
                 self.state.lock().unwritten += lines + dropped;
             } else if dropped > 0 && !self.speaks {
-                warn!(target: TARGET, dropped, "lines of the access log dropped");
+                warn!(target: TARGET, dropped, "lines of the access log were dropped");
             }
             batch.clear();
             if let Some(next) = next_output {
@@ -331,7 +331,7 @@ fn escape(line: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(end);
 }
 
-/// Passes the line of each event to the sink. The layer writes each line in one piece.
+/// Passes the line of each event to the sink. The layer that formats events writes each line in one piece.
 pub(super) struct LineWriter(pub(super) Arc<LogSink>);
 
 impl<'a> MakeWriter<'a> for LineWriter {

@@ -61,7 +61,7 @@ fn main() {
         }
         receives.join().expect("the receiver must not panic");
         println!(
-            "batches of {batch:3}: {:5.1} ns a piece, {} wakes for {MAIL}",
+            "batches of {batch:3} messages: {:5.1} ns per message, {} wakes for {MAIL} messages",
             start.elapsed().as_nanos() as f64 / MAIL as f64,
             wakes.load(Ordering::Relaxed),
         );

@@ -1,4 +1,4 @@
-//! One worker's end of all lanes from and to it.
+//! The mailbox of a worker: its end of all lanes to and from the workers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,13 +35,13 @@ pub struct Full<T>(pub T);
 
 impl<T> fmt::Display for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the lane to that worker is full")
+        f.write_str("the mailbox lane to that worker is full")
     }
 }
 
 impl<T: fmt::Debug> std::error::Error for Full<T> {}
 
-/// The lanes and wake flags of all workers, shared by their ends.
+/// The lanes and wake flags of all workers, which all mailboxes share.
 struct Mesh<T> {
     workers: usize,
     /// The lane from worker `a` to worker `b` has the index `a * workers + b`.
@@ -66,12 +66,11 @@ struct Outgoing<T> {
     control_posted: u32,
 }
 
-/// A worker's end: posts messages to all workers and receives messages from all.
+/// A worker's end of the lanes: posts messages to all workers and receives messages from all.
 ///
-/// In a turn, a worker takes messages with [`pop`](Self::pop) and processes them, posts messages
-/// with [`post`](Self::post), and then calls [`flush`](Self::flush). After that,
-/// [`sleep`](Self::sleep) returns whether the worker may wait for events. After the wait, the
-/// worker calls [`awake`](Self::awake).
+/// In a turn, a worker takes messages with [`pop`](Self::pop) and processes them, posts messages with
+/// [`post`](Self::post), and then calls [`flush`](Self::flush). After that, [`sleep`](Self::sleep) returns whether
+/// the worker may wait for events. After the wait, the worker calls [`awake`](Self::awake).
 pub struct Mailbox<T> {
     me: usize,
     mesh: Arc<Mesh<T>>,
@@ -81,16 +80,15 @@ pub struct Mailbox<T> {
     dirty: Vec<usize>,
     /// The messages taken from the lanes but not popped yet, by sender.
     incoming: Vec<VecDeque<T>>,
-    /// The number of messages in `incoming`, and in `cursor` the sender whose messages are
-    /// currently popped.
+    /// The number of messages in `incoming`.
     incoming_count: usize,
+    /// The sender whose messages are currently popped.
     cursor: usize,
 }
 
 impl<T> Mailbox<T> {
-    /// Creates the ends for `workers` workers, all connected to each other and to themselves; end
-    /// `i` belongs to worker `i`. A thread that is not a worker but exchanges messages needs an
-    /// end, too.
+    /// Creates the mailboxes of `workers` workers, all connected to each other and to themselves. Mailbox `i`
+    /// belongs to worker `i`. A thread that is not a worker but exchanges messages needs a mailbox, too.
     #[must_use]
     pub fn mesh(workers: usize, options: &Options) -> Vec<Self> {
         let mesh = Arc::new(Mesh {
@@ -119,19 +117,19 @@ impl<T> Mailbox<T> {
             .collect()
     }
 
-    /// Sets the function that wakes the owner of this end. Must be called before the first [`sleep`](Self::sleep);
-    /// messages posted earlier are not lost.
+    /// Sets the function that wakes the owner of this mailbox. Must be called before the first
+    /// [`sleep`](Self::sleep); messages posted earlier are not lost.
     pub fn attach(&self, wake: impl Wake + 'static) {
         self.mesh.wake_flags[self.me].attach(Box::new(wake));
     }
 
-    /// Returns the index of this end.
+    /// Returns the index of this mailbox.
     #[must_use]
     pub fn me(&self) -> usize {
         self.me
     }
 
-    /// Returns the number of ends.
+    /// Returns the number of connected mailboxes.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.mesh.workers
@@ -145,8 +143,8 @@ impl<T> Mailbox<T> {
         self.outgoing[to].data_posted.wrapping_sub(finished)
     }
 
-    /// Returns whether there is a credit for a data message to worker `to`. If not, this end is woken when a credit
-    /// returns.
+    /// Returns whether there is a credit for a data message to worker `to`. If not, the owner of this mailbox is
+    /// woken when a credit returns.
     #[inline]
     pub fn has_credit(&mut self, to: usize) -> bool {
         if self.unfinished(to) < self.options.credits {
@@ -221,7 +219,8 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Takes the waiting messages from all lanes if this end was notified. Returns whether there were any messages.
+    /// Takes the waiting messages from all lanes if this mailbox was notified. Returns whether there were any
+    /// messages.
     fn collect(&mut self) -> bool {
         if !self.mesh.wake_flags[self.me].take_notified() {
             return false;
@@ -247,15 +246,15 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Prepares for a wait. Returns `false` if this end must not wait, because there may be
-    /// messages to pop. After `true`, a new message or the return of a credit that was refused ends
-    /// the wait through [`Wake`].
+    /// Prepares for a wait. Returns `false` if the owner of this mailbox must not wait, because there may be
+    /// messages to pop. After `true`, a new message or the return of a credit that was refused ends the wait
+    /// through [`Wake`].
     #[inline]
     pub fn sleep(&mut self) -> bool {
         self.incoming_count == 0 && self.mesh.wake_flags[self.me].sleep()
     }
 
-    /// Marks the wait as ended, so that senders no longer wake this end.
+    /// Marks the wait as ended, so that senders no longer wake the owner of this mailbox.
     #[inline]
     pub fn awake(&mut self) {
         self.mesh.wake_flags[self.me].awake();

@@ -247,7 +247,10 @@ fn an_end_knows_its_number_and_how_many_there_are() {
         let text = format!("Mailbox {{ me: {number}, held: 0, .. }}");
         assert_eq!(format!("{end:?}"), text);
     }
-    assert_eq!(Full(7).to_string(), "the lane to that worker is full");
+    assert_eq!(
+        Full(7).to_string(),
+        "the mailbox lane to that worker is full"
+    );
 }
 
 /// The waker of a test: it sends to an `mpsc` channel with one slot, on which the sleeping worker

@@ -102,7 +102,10 @@ fn write(output: &Path, draft: &ConfigDraft) -> Result<(), CommandFailure> {
     // that make the next attempt fail.
     for file in files.chain([output.to_owned()]) {
         if fs::symlink_metadata(&file).is_ok() {
-            let why = format!("{}: File exists; nothing was written", shown(&file));
+            let why = format!(
+                "{}: the file already exists; nothing was written",
+                shown(&file)
+            );
             return Err(CommandFailure::new(Exit::Failed, why));
         }
     }

@@ -3,7 +3,7 @@
 use super::draft::{ConfigDraft, string_literal};
 use super::settings::SettingsTree;
 
-/// The parts of the remaining configuration that affect namespaces.
+/// The settings outside of the namespaces that affect their conversion.
 pub(super) struct NamespaceContext {
     /// Whether the configuration has token keys.
     pub(super) has_tokens: bool,

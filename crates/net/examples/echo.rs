@@ -67,8 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             cpu_before += cpu;
             if receives > 0 {
                 println!(
-                    "{open} open, {receives} receives in {turns} turns, {cpu:.2} s CPU: \
-                     {:.3} µs a receive, {:.1} ns a KiB",
+                    "{open} connections open, {receives} receives in {turns} turns, {cpu:.2} s CPU: {:.3} µs per receive, {:.1} ns per KiB",
                     cpu * 1e6 / receives as f64,
                     cpu * 1e9 * 1024.0 / received_bytes as f64,
                 );

@@ -35,15 +35,13 @@ pub(crate) struct DriverBase {
     pub(crate) closed: Vec<(ConnectionId, CloseReason)>,
     pub(crate) queues: Queues,
     pub(crate) listeners: Vec<Listener>,
-    /// Listeners that back off, with the time of the next attempt.
+    /// Listeners that back off, with the time of the next attempt to accept connections.
     backing_off: Vec<(ListenerId, u64)>,
 }
 
 impl DriverBase {
-    /// Creates the state, which keeps at most `spare_queues_max` queues for reuse.
-    ///
-    /// # Errors
-    /// The process has no descriptor left for the waker.
+    /// Creates the state common to all drivers. It keeps at most `spare_queues_max` queues for
+    /// reuse.
     pub(crate) fn new(options: Options, spare_queues_max: usize) -> io::Result<Self> {
         let now_ms = socket::now_ms();
         Ok(Self {

@@ -29,7 +29,7 @@ use link::{Arrival, DelayedLink};
 /// Maximum delay in turns.
 const LATE_TURNS_MAX: u64 = 4;
 
-/// A [`Driver`] that completes late and in parts.
+/// A [`Driver`] that completes operations late and in parts.
 #[derive(Debug)]
 pub struct Delayed<D> {
     driver: D,
@@ -193,7 +193,8 @@ impl<D: Driver> Driver for Delayed<D> {
         if buffer.is_empty() || link.shutdown {
             return Some(buffer);
         }
-        // Some sends complete immediately, as with epoll, because callers must handle both cases.
+        // Some sends complete immediately, as with epoll, because callers must handle both
+        // immediate and delayed sends.
         if at_once
             && let Some(below) = link.below
             && link.sends.is_empty()

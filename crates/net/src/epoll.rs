@@ -27,7 +27,8 @@ use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Waker,
 };
 
-/// Bits of `Transport::interest`: the interest registered with epoll.
+/// Bits of `Transport::interest`. `REGISTERED`: the socket is registered with epoll. `INPUT` and
+/// `OUTPUT`: the events of interest.
 const REGISTERED: u8 = 1;
 const INPUT: u8 = 2;
 const OUTPUT: u8 = 4;

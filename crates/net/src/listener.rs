@@ -16,7 +16,7 @@ pub struct ListenOptions {
     /// Whether several sockets may listen at one address, with the kernel distributing connections among them. Default
     /// true.
     pub reuse_port: bool,
-    /// Whether small messages leave at once (`TCP_NODELAY`), which accepted sockets inherit. Default true.
+    /// Whether small messages are sent at once (`TCP_NODELAY`). Accepted sockets inherit the setting. Default true.
     pub nodelay: bool,
     /// Whether an IPv6 socket excludes IPv4. Default true. To listen on IPv4 and IPv6, list an address of each.
     pub ipv6_only: bool,

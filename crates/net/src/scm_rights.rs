@@ -32,7 +32,8 @@ pub fn send(
     )
 }
 
-/// Receives bytes and descriptors, which are passed to `keep` one by one; returns the number of bytes.
+/// Receives bytes and descriptors. Passes the descriptors to `keep` one by one; returns the number of
+/// bytes.
 pub fn receive(
     socket: impl AsFd,
     bytes: &mut [u8],

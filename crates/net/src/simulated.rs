@@ -44,8 +44,8 @@ const SKIPPED_MAX: u8 = 4;
 #[derive(Debug)]
 pub struct Simulated {
     options: Options,
-    /// Decides the order of events whose order is undefined; `None`: they are in the order of
-    /// transport indices.
+    /// Decides the order of events whose order is undefined. If `None`, such events are in the
+    /// order of transport indices.
     rng: Option<Rng>,
     waker: Waker,
     now_ms: u64,
@@ -60,7 +60,7 @@ pub struct Simulated {
     dialed: VecDeque<(ConnectionId, ListenerId, SocketAddr)>,
     /// Connections dialed by the driver that [`take_dials`](Self::take_dials) has not returned yet.
     dialing: Vec<(ConnectionId, SocketAddr)>,
-    /// Accepted dials whose `Connected` was not delivered yet.
+    /// Accepted dials whose [`DriverEvent::Connected`] was not delivered yet.
     accepted_dials: Vec<ConnectionId>,
     /// The set timers. The key consists of the deadline, a random number, and the transport's
     /// index.
@@ -85,7 +85,7 @@ struct LocalEnd {
     was_high: bool,
     is_shut_down: bool,
     has_ended: bool,
-    /// Why the transport has ended, if `Closed` is still to be delivered.
+    /// Why the transport has ended, if [`DriverEvent::Closed`] is still to be delivered.
     closing: Option<CloseReason>,
 }
 
@@ -278,7 +278,8 @@ impl Simulated {
         self.local_end(id).filter(|near| near.closing.is_none())
     }
 
-    /// Returns the transports in the order of service.
+    /// Returns the transports in the order in which this turn serves them, which is random if there is
+    /// a generator.
     fn shuffled(&mut self) -> Vec<ConnectionId> {
         let near = self.local_ends.iter().flatten();
         let mut ids: Vec<ConnectionId> = near.map(|near| near.id).collect();
@@ -289,7 +290,8 @@ impl Simulated {
     }
 
     /// Moves sent bytes to the remote ends as far as they have room. For each affected transport,
-    /// returns its id and the completed buffers.
+    /// returns its id, the completed buffers, and whether the queue has fallen to the low-water
+    /// mark.
     fn drain_unsent(&mut self) -> Vec<(ConnectionId, Vec<Buffer>, bool)> {
         let low = self.options.low_water_bytes;
         let mut left = Vec::new();
@@ -413,8 +415,8 @@ impl LocalEnd {
 }
 
 impl Driver for Simulated {
-    /// Closes the socket, because clients can't connect to it here. Returns a new listener as
-    /// [`Simulated::add_listener`] does.
+    /// Closes the socket, because nothing can connect to it in a simulated network. Returns a new
+    /// listener as [`Simulated::add_listener`] does.
     fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
         Ok(self.add_listener())
     }

@@ -13,8 +13,8 @@ const LEVELS: usize = 11;
 
 /// The index that stands for no node.
 pub(crate) const NIL: u32 = u32::MAX;
-/// Set in `previous` of the first node of a list; the lower bits are then the slot instead of a
-/// node. Limits the number of nodes to 2^31.
+/// The flag in `previous` of the first node of a list. The lower bits of `previous` are then the index of
+/// the list's slot instead of a node. This limits the number of nodes to 2^31.
 const HEAD: u32 = 1 << 31;
 
 /// A timer: its deadline and its neighbours in the slot's list.
@@ -24,7 +24,8 @@ pub(crate) struct TimerNode {
     /// The next node; `NIL` at the end of the list. While the timer is unset, the owner may use
     /// this field.
     pub(crate) next: u32,
-    /// The previous node; `HEAD | slot` at the front of the list, `NIL` while the timer is unset.
+    /// The previous node in the list of the timer's slot; `HEAD | slot` for the first node, `NIL` while the
+    /// timer is unset.
     previous: u32,
 }
 

@@ -1,4 +1,5 @@
-//! The table of transports. Each has a compact slot, which is reused with another generation.
+//! The table of transports. Each transport has a compact slot. When a slot is reused its generation
+//! changes, so that the id of the earlier transport in it is no longer valid.
 //!
 //! The slot contains what every transport needs. The send queue, which only slow or busy transports
 //! need, is boxed, so an idle connection costs only the slot.
@@ -38,7 +39,8 @@ pub(crate) struct Transport {
     generation: u32,
     pub(crate) state: TransportState,
     pub(crate) fin: Fin,
-    /// What the back end has registered with the kernel, in bits that each back end defines.
+    /// The kinds of I/O that are registered with the kernel, as bits that each kind of driver
+    /// defines.
     pub(crate) interest: u8,
     pub(crate) paused: bool,
     /// Whether the peer has sent FIN.
@@ -69,7 +71,7 @@ impl Transports {
     pub(crate) fn add(&mut self, socket: OwnedFd, state: TransportState) -> ConnectionId {
         if self.free == NIL {
             let index = self.slots.len() as u32;
-            // There are always fewer descriptors, since Linux limits their number to 2^30.
+            // The assertion always holds, since Linux limits the number of descriptors to 2^30.
             assert!(
                 index < 1 << 31,
                 "too many connections: the timer wheel needs the top bit of their index"

@@ -57,7 +57,7 @@ const HAS_LATER_PARTS: u8 = 16;
 const UNSENT: u8 = 32;
 /// The transport is in the queue `Uring::ready`.
 const READY: u8 = 64;
-/// The operation of `RECEIVING` is a poll.
+/// The operation that `RECEIVING` marks is a poll, not a receive.
 const POLLING: u8 = 128;
 
 /// Maximum number of send queues kept for reuse. A publication with many receivers needs many.
@@ -89,7 +89,7 @@ pub struct Uring {
     pausing: Vec<ConnectionId>,
     /// Transports with bytes that were not submitted yet.
     unsent: Vec<ConnectionId>,
-    /// Bytes queued since the last submission.
+    /// Number of bytes queued for sending since the last submission.
     unsent_bytes: usize,
     /// Ended transports that still have operations in flight.
     closing: Vec<(ConnectionId, CloseReason)>,
@@ -237,7 +237,8 @@ impl Uring {
         Some((id, transport))
     }
 
-    /// Returns the maximum duration of the wait.
+    /// Returns the maximum duration of the next wait for completions in milliseconds; `None`: no
+    /// limit.
     fn wait_ms(&self) -> Option<u64> {
         let is_busy = self.is_woken || !self.closing.is_empty() || !self.ready.is_empty();
         if is_busy {
@@ -307,7 +308,7 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Returns undelivered buffers to the ring; otherwise its memory would leak.
+    /// Returns undelivered buffers to the ring. Otherwise the ring's memory would leak.
     fn drop(&mut self) {
         for ready in mem::take(&mut self.ready) {
             if let Ready::Transport(_, Some(filled)) = ready {

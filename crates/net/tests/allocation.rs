@@ -77,7 +77,8 @@ fn echo_without_allocations<D: Driver>(mut driver: D) {
                 let mut sink = |driver: &mut D, event: DriverEvent<'_>| match event {
                     DriverEvent::Received { id, bytes } => {
                         left -= bytes.len();
-                        // The echo is sent in two parts, so that the queue for sends with `more` is used.
+                        // The echo is sent in two parts, the first of them with `more`, so that the
+                        // queue for such sends is used.
                         let (first, second) = bytes.split_at(bytes.len() / 2);
                         for (part, more) in [(first, true), (second, false)] {
                             let mut out = spare.pop().unwrap_or_default();

@@ -46,7 +46,8 @@ fn churn<D: Driver>(driver: D, connections: usize) {
                 peer.read_exact(&mut got).expect("an echo");
                 assert_eq!(&got, b"ping");
             }
-            // A reset leaves no socket in TIME_WAIT; 20,000 of them would use up the local ports.
+            // A reset leaves no socket in TIME_WAIT. 20,000 sockets in TIME_WAIT would use up the
+            // local ports.
             reset(peer);
         }
         veche_mailbox::Wake::wake(&waker);
@@ -117,7 +118,8 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
             let _ = (0..WRITES_MAX).try_for_each(|_| peer.write(&sent).map(drop));
         }
     }
-    // A reset leaves no socket in TIME_WAIT; tens of thousands of them would use up the local ports.
+    // A reset leaves no socket in TIME_WAIT. Tens of thousands of sockets in TIME_WAIT would use up
+    // the local ports.
     reset(peer);
 }
 

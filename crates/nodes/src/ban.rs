@@ -1,4 +1,4 @@
-//! Bans of users and revocations of tokens, which back ends order.
+//! Bans of users and revocations of tokens, both ordered by back ends.
 
 use serde::{Deserialize, Serialize};
 

@@ -56,8 +56,8 @@ const BLOCK: u16 = SEQUENCED | 2;
 /// A message with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// The sending node. Callers and addresses in the message refer to this node, except the caller
-    /// in a reply and the target of a request or order, which refer to the receiving node.
+    /// The sending node. Callers and addresses in the message refer to this node. The exceptions are the caller in a
+    /// reply, and the target of a request or order: they refer to the receiving node.
     pub source: NodeId,
     /// The sequence number of the message. If the message is not sequenced, the number of the last
     /// sequenced message before it; see [`Sequencer`](crate::Sequencer).
@@ -98,19 +98,19 @@ pub enum EncodeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The bytes are not a node message.
-    #[error("not a node message")]
+    #[error("this is not a message between nodes")]
     Foreign,
     /// The message is longer than [`MESSAGE_BYTES_MAX`].
-    #[error("a node message longer than {MESSAGE_BYTES_MAX} bytes")]
+    #[error("the node message is longer than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
-    /// The message has this other major version.
-    #[error("a node message of the unsupported version {0}")]
+    /// The message has another major version, which is this one.
+    #[error("the node message has the unsupported version {0}")]
     OtherVersion(u8),
     /// The kind or a variant is unknown to this version.
-    #[error("a node message of an unknown kind: {}", .0.kind)]
+    #[error("the node message has an unknown kind: {}", .0.kind)]
     Unknown(EnvelopeHeader),
     /// The kind is known, but the message can't be parsed.
-    #[error("a malformed node message of kind {}", .0.kind)]
+    #[error("the node message of kind {} is malformed", .0.kind)]
     Malformed(EnvelopeHeader),
 }
 
@@ -156,8 +156,8 @@ impl DecodeError {
 }
 
 impl EnvelopeHeader {
-    /// Returns whether the message has its own sequence number. This is known even for unknown
-    /// kinds.
+    /// Returns whether the message is numbered in sequence. A bit of the kind tells this even for kinds that this
+    /// version does not know.
     #[must_use]
     pub fn is_sequenced(&self) -> bool {
         self.kind & SEQUENCED != 0

@@ -52,10 +52,10 @@ pub enum GlobError {
     #[error("a }} without an opening {{")]
     Close,
     /// The end of a range precedes its start.
-    #[error("a range ends before it begins")]
+    #[error("a range in the pattern ends before it begins")]
     Range,
     /// The pattern ends with a `\`, which escapes nothing.
-    #[error("nothing follows the last \\")]
+    #[error("nothing follows the \\ at the end of the pattern")]
     Escape,
     /// The pattern is longer than [`PATTERN_BYTES_MAX`] bytes.
     #[error("a pattern may have at most {PATTERN_BYTES_MAX} bytes")]
@@ -147,7 +147,7 @@ fn accepts(steps: &[Step], name: &str) -> bool {
 }
 
 /// Returns whether a text matches a pattern in which only `*` and `?` are special. Takes at most time proportional to
-/// the product of both lengths.
+/// the product of the lengths of text and pattern.
 fn fits(text: &str, pattern: &str) -> bool {
     let (mut text, mut pattern) = (text.chars(), pattern.chars());
     // For backtracking: the text from where the match of the last `*` is assumed to end, and the

@@ -13,7 +13,7 @@ pub struct ListConnections {
     /// Name of the channel whose subscribers are listed.
     #[serde(with = "wire::text")]
     pub channel: Arc<str>,
-    /// Restricts the list to clients that sent this name; `None`: all.
+    /// Restricts the list to clients that stated this application name when they connected; `None`: all clients.
     pub name: Option<Box<str>>,
     /// The caller that waits for the answers.
     pub caller: Caller,

@@ -140,7 +140,7 @@ pub struct AppMessage {
     pub orders: Vec<AppOrder>,
 }
 
-/// The address of a connection, without its node.
+/// The address of a connection within its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ConnectionAddress {
     /// The worker of the connection.
@@ -186,7 +186,7 @@ pub enum AppOrder {
     },
     /// The answer to [`Find`](Self::Find).
     Found {
-        /// The call that requested the connections.
+        /// The call that sent [`Find`](Self::Find).
         caller: AppCaller,
         /// The matching connections on the answering node.
         places: Vec<ConnectionAddress>,

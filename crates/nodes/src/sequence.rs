@@ -8,8 +8,8 @@ use crate::{Envelope, NodeId, NodeMessage};
 const NODES_MAX: usize = 1024;
 
 /// Assigns sequence numbers to the messages of a node: a sequenced message gets the next number, beginning with 1, and
-/// any other message repeats the number of the last sequenced one. So any later message reveals that a command is
-/// missing.
+/// any other message repeats the number of the last sequenced one. So any later message reveals that a sequenced
+/// message is missing.
 #[derive(Debug)]
 pub struct Sequencer {
     source: NodeId,

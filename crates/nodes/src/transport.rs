@@ -36,7 +36,7 @@ pub trait NodeTransport {
     /// The sender has no credit, or the queue is full.
     fn send(&mut self, to: NodeId, envelope: Envelope) -> Result<(), NodeTransportFull>;
 
-    /// Returns the next received message.
+    /// Returns the next message that has arrived; `None` if there is none.
     fn receive(&mut self) -> Option<Envelope>;
 
     /// Returns to a node the credit of a data message that was processed.

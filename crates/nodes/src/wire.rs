@@ -85,7 +85,8 @@ pub(crate) mod raw {
 
         fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<T, E> {
             let length = bytes.len();
-            T::try_from(bytes).map_err(|_| E::invalid_length(length, &"unexpected number of bytes"))
+            T::try_from(bytes)
+                .map_err(|_| E::invalid_length(length, &"as many bytes as the type has"))
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The client of an engine outside this process, which runs on Redis. It owns the connections and executes the orders defined
-//! in [`veche_nodes::engine`].
+//! The client of an engine that runs outside this process, on Redis. The client owns the connections to the engine and
+//! executes the orders defined in [`veche_nodes::engine`].
 //!
 //! Each port has a task, a connection for its commands and another for its feed. Orders that arrive while a batch of commands
 //! is in progress are sent together as the next batch, so a busy port pipelines without a timer.
@@ -64,7 +64,12 @@ impl Outbound {
             };
             let _ = done.send(examined);
         });
-        let ended = || CallError::new(veche_calls::CallErrorKind::Broken, "the runtime has ended");
+        let ended = || {
+            CallError::new(
+                veche_calls::CallErrorKind::Broken,
+                "the threads for outgoing calls have ended",
+            )
+        };
         answer.recv().map_err(|_| ended())??;
         Ok(RemoteStore {
             outbound: self.clone(),

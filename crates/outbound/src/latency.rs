@@ -23,7 +23,7 @@ impl LatencyHistogram {
         self.sum_us.add(us);
     }
 
-    /// Returns the bounds in seconds with the count of each bucket.
+    /// Returns the upper bound of each bucket in seconds, with the bucket's count.
     #[must_use]
     pub fn buckets(&self) -> Vec<(f64, u64)> {
         let bounds = BUCKETS_MS.iter().map(|&ms| ms as f64 / 1e3);

@@ -18,7 +18,7 @@ pub enum ClientKind {
     Http,
     /// Statements for MySQL and MariaDB.
     Mysql,
-    /// Commands for Redis by handlers.
+    /// Commands that handlers send to Redis.
     Redis,
     /// Password hashing, on threads of this process.
     Password,

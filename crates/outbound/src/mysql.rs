@@ -131,7 +131,7 @@ impl MysqlClient {
         let short = shortened(&statement.sql);
         open.taken.set_use(format!("{short} in a transaction"));
         let (reply, is_usable) = self.within_time(&mut open.taken, statement).await;
-        let idle = format!("a transaction waiting for its script, after {short}");
+        let idle = format!("a transaction that waits for its script after {short}");
         open.taken.set_use(idle);
         if is_usable {
             open.ended = match &reply {
@@ -366,7 +366,7 @@ struct Statement {
 
 /// The reason why a statement has no result.
 enum StatementError {
-    /// The result violates a limit.
+    /// The result exceeds a limit on rows or bytes, or has two columns of the same name.
     Result(CallError),
     Driver(mysql_async::Error),
 }

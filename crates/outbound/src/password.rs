@@ -24,8 +24,8 @@ const LANES: u32 = 1;
 const MEMORY_KIB_MAX: u32 = 64 * 1024;
 const WORK_MAX: u64 = 4 * MEMORY_KIB as u64 * PASSES as u64;
 
-/// The maximum number of concurrent hashes, because each takes much memory. With few cores the maximum is one hash per
-/// `CORES_PER_HASH` cores, so that cores are left to the workers.
+/// The maximum number of concurrent hashes. It is low because each hash takes much memory. With few cores the maximum
+/// is one hash per `CORES_PER_HASH` cores, so that cores are left to the workers.
 const RUNNING_MAX: usize = 4;
 const CORES_PER_HASH: usize = 2;
 

@@ -103,8 +103,8 @@ impl<D: Connector> ConnectionPool<D> {
             match timeout(self.limits.connect_timeout, self.dial.is_alive(&mut open.0)).await {
                 Ok(true) => break Some(open),
                 Ok(false) => {}
-                // The check timed out. The checks of the other idle connections would too, so all
-                // are closed.
+                // The check timed out. The checks of the other idle connections would time out too,
+                // so all are closed.
                 Err(_) => self.idle.lock().clear(),
             }
         };

@@ -126,7 +126,7 @@ impl Port {
         };
         task.send(orders).map_err(|lost| PortClosed {
             orders: lost.0,
-            why: "the runtime has ended".to_owned(),
+            why: "the threads for outgoing calls have ended".to_owned(),
         })
     }
 
@@ -145,7 +145,7 @@ impl Port {
     }
 }
 
-/// Commands that could not be sent, and the reason.
+/// The error of a closed port: the commands that could not be sent, and the reason.
 struct PortClosed {
     orders: Vec<PortCommand>,
     why: String,

@@ -257,7 +257,7 @@ pub(crate) struct RedisBatches(Vec<Batch>);
 type Batch = (Arc<RedisDatabase>, Vec<(CallId, RedisCommand)>);
 
 impl RedisBatches {
-    /// Takes a call if it can be batched.
+    /// Takes a call that can be batched; returns any other call as the error.
     pub(crate) fn take(&mut self, id: CallId, call: RedisCall) -> Result<(), RedisCall> {
         let RedisCall { keyspace, action } = call;
         match action {

@@ -87,8 +87,8 @@ impl Helper {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let child = command.spawn()?;
-        // The command owns the other end of the socket, which must be closed in this process:
-        // dropping the command closes it.
+        // The command owns the other end of the socket, which must be closed in this process.
+        // Dropping the command closes it.
         Ok(Self {
             child,
             socket: ours,

@@ -6,14 +6,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use crate::raw::{self, Functions, PamCredentials};
 use crate::wire::{PamReply, PamRequest};
 
-/// The functions of libpam, which is loaded only where they are needed.
+/// The functions of libpam. Only processes that need the functions load the library.
 pub struct PamLibrary(Functions);
 
 impl PamLibrary {
     /// Loads the library.
     ///
     /// # Errors
-    /// A message for the operator: the library is missing, or the program is linked statically and can't load it.
+    /// The library is missing, or the program is linked statically and can't load it. The error is a text for the
+    /// operator.
     pub fn load() -> Result<Self, String> {
         match Functions::load() {
             Ok(functions) => Ok(Self(functions)),

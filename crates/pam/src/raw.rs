@@ -121,7 +121,8 @@ impl Functions {
         })
     }
 
-    /// Returns whether a service folder is supported.
+    /// Returns whether the library supports services whose rules are in a folder other than the
+    /// system's.
     pub(crate) fn knows_folders(&self) -> bool {
         self.start_in.is_some()
     }
@@ -256,7 +257,8 @@ pub(crate) struct PamCredentials {
     user: CString,
     /// The password, terminated by a NUL.
     password: Zeroizing<Vec<u8>>,
-    /// Whether the password was sent; further prompts ask for something else.
+    /// Whether the password was sent. Any further prompt asks for something other than the
+    /// password.
     is_password_sent: Cell<bool>,
 }
 
@@ -284,7 +286,8 @@ impl PamCredentials {
                 password.map(Some).map_err(|_| CONV_ERR)
             }
             PROMPT_ECHO_ON => Ok(Some(&self.user)),
-            // Messages of modules are neither shown to clients nor logged: they may contain the password.
+            // Messages of modules are neither shown to clients nor logged, since they may contain
+            // the password.
             ERROR_MSG | TEXT_INFO => Ok(None),
             _ => Err(CONV_ERR),
         }

@@ -34,7 +34,7 @@ impl PamService {
         };
         if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return Err(format!(
-                "PAM service names are lower case: {:?}",
+                "a PAM service name must be in lower case: {:?} instead of {name:?}",
                 name.to_ascii_lowercase()
             ));
         }
@@ -45,7 +45,7 @@ impl PamService {
             || !name.bytes().all(fits)
         {
             return Err(format!(
-                "{name:?} is not a valid PAM service name: 1 to {NAME_BYTES_MAX} of a-z, 0-9, \"_\", \"-\" and \".\""
+                "{name:?} is not a valid PAM service name: expected 1 to {NAME_BYTES_MAX} characters of a-z, 0-9, \"_\", \"-\" and \".\", the first of them not \".\""
             ));
         }
         if text.contains('\0') {

@@ -208,7 +208,7 @@ fn hello(
     process.events = handled.map(|name| bit(*name)).sum();
     process.concurrency = hello.concurrency as usize;
     let (app, pid, sdk) = (&options.name, process.pid(), &hello.sdk);
-    debug!(target: LOG, app, pid, %sdk, concurrency = process.concurrency, "a process says hello");
+    debug!(target: LOG, app, pid, %sdk, concurrency = process.concurrency, "a process has sent hello");
     if process.events & bit(EventName::Start) != 0 {
         hand_own(process, EventName::Start, now);
     } else {

@@ -1,10 +1,10 @@
-//! Output of a process as lines of the log.
+//! Reads the output of a process line by line, for the log.
 
 use std::io::{ErrorKind, Read};
 
 use rustix::fd::AsFd;
 
-/// The longest line in bytes; longer ones are truncated.
+/// Maximum length of a line in bytes; the rest is dropped.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// One output of a process, read without blocking.

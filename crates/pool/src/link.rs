@@ -15,7 +15,7 @@ pub(crate) struct PoolHandle {
     pub(crate) generation: u64,
     pub(crate) pool: Arc<Shared>,
     pub(crate) outlet: Arc<ThreadOutlet>,
-    /// Whether some orders have not been announced yet.
+    /// Whether some orders have not been announced to the pool yet.
     has_orders: Cell<bool>,
 }
 

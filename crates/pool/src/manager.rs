@@ -63,7 +63,7 @@ struct Manager {
     last_key: u64,
     /// The number of consecutive failed starts.
     failures: u32,
-    /// The time before which no process is started, after a failed start.
+    /// After a failed start, the time before which no further process is started.
     again_at: Option<Instant>,
     checked_at: Instant,
     has_users: bool,
@@ -162,8 +162,8 @@ impl Manager {
         Some(self.waits_until.saturating_duration_since(now) + Duration::from_micros(100))
     }
 
-    /// Assigns and writes events on a server thread, which saves a switch to the pool thread. Never waits. The pool thread
-    /// is woken if a socket is full or broken, or if its wait would end too late.
+    /// Assigns and writes events on a server thread, which saves a switch to the pool thread. Never waits. The pool
+    /// thread is woken if a socket is full or broken, or if the pool thread would wait for too long.
     fn hand_over(&mut self) {
         let now = veche_clock::now();
         self.take_orders(now);
@@ -223,7 +223,7 @@ impl Manager {
             return reply(&job, Unanswered::Unhandled, None);
         }
         if let Some(job) = self.queue.push(job, self.options.queue, now) {
-            let why = "the queue of events for a process is full (\"queue\")";
+            let why = "the queue of events that wait for a process is full; the option queue of the app limits it";
             self.figures.add_refused();
             reply(&job, Unanswered::Busy, Some(why.to_owned()));
         }

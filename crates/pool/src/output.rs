@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
 
-/// Frames of more bytes than this are written without a copy. Shorter ones are copied into one
-/// buffer, which costs less than a slice for each.
+/// Frames of more bytes than this are written without a copy. Shorter frames are copied into one
+/// buffer, which costs less than one slice per frame.
 const LONG: usize = 2048;
 
 /// Maximum number of slices of one write.

@@ -42,9 +42,9 @@ pub(crate) enum PoolProcessState {
     Starting { until: Instant },
     /// The process has answered the event `start` and accepts events.
     Ready,
-    /// The process was requested to stop; it is killed at this time.
+    /// The process was requested to stop. If it is still running at this time, it is killed.
     Stopping { until: Instant },
-    /// The process's socket is closed; it is killed at this time.
+    /// The process's socket is closed. If the process is still running at this time, it is killed.
     Over { until: Instant },
 }
 
@@ -146,7 +146,7 @@ impl PoolProcess {
         self.pid
     }
 
-    /// Adds the socket and the output to the sources that the pool thread waits for.
+    /// Adds the process's socket, standard output and standard error to the sources that the pool thread waits for.
     pub(crate) fn watch(&self, watch: &Watch) -> rustix::io::Result<()> {
         let key = self.key;
         if let Some(socket) = &self.socket {
@@ -162,7 +162,7 @@ impl PoolProcess {
     }
 
     /// If there is output, makes the pool thread wait until the socket accepts more bytes.
-    /// Otherwise makes it no longer wait for that.
+    /// Otherwise ends that wait.
     pub(crate) fn watch_writes(&mut self, watch: &Watch) {
         let writes = self.has_output();
         if writes != self.is_write_watched

@@ -1,4 +1,5 @@
-//! One generation of an application, and the pool that runs it.
+//! One generation of an application, which ends when the application is replaced, and the pool that
+//! runs it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +11,8 @@ use crate::manager;
 use crate::options::Options;
 use crate::shared::Shared;
 
-/// One generation of an application, shared by all server threads.
+/// One generation of an application: from its start or a reload until it is replaced. Shared by all
+/// server threads.
 #[derive(Clone, Debug)]
 pub struct Program(Arc<Inner>);
 
@@ -60,7 +62,7 @@ impl Program {
                 Some(spawner) => {
                     manager::start(&inner.options, spawner, Arc::clone(&inner.figures))
                 }
-                None => Err("its pool has started before".to_owned()),
+                None => Err("its pool was already started".to_owned()),
             }
         };
         let pool = inner.pool.get_or_init(start);

@@ -18,7 +18,8 @@ pub(crate) struct WaitingEvents {
 }
 
 impl WaitingEvents {
-    /// Adds an event. If the queue is full and the event can't wait, returns the event, which must be refused.
+    /// Adds an event. If the queue is full and the event can't wait, returns the event, and the caller has to
+    /// refuse it.
     pub(crate) fn push(&mut self, job: EventJob, max: usize, now: Instant) -> Option<EventJob> {
         let is_end = matches!(job.name, EventName::Close | EventName::Disconnect);
         if is_end {

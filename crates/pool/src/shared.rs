@@ -177,7 +177,7 @@ pub(crate) struct Shared {
     entrance: Entrance,
     /// An eventfd, incremented when orders are announced.
     waker: OwnedFd,
-    /// The queues of all server threads that have joined.
+    /// The queues of all server threads that use the pool.
     users: Mutex<Vec<Arc<ThreadOutlet>>>,
     /// Bit `n` stands for the event `EventName::ALL[n]`; meaningful once a process is ready.
     events: AtomicU32,
@@ -206,8 +206,8 @@ impl Shared {
         debug_assert!(is_first, "the entrance of a pool can be set only once");
     }
 
-    /// Hands over the orders on the calling thread. If another thread is at work in the pool, wakes the pool thread for
-    /// orders that were not announced to it. Never waits.
+    /// Hands over all orders on the calling thread. If that is not possible because another thread holds the pool's
+    /// lock, wakes the pool thread, unless the same orders have already woken it. Never waits.
     pub(crate) fn announce_orders(&self) {
         let entrance = self.entrance.0.get();
         if !entrance.is_some_and(|enter| enter()) && self.orders.announce() {

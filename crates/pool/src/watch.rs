@@ -27,7 +27,7 @@ pub(crate) enum WatchSource {
 }
 
 impl WatchSource {
-    /// The number in epoll's data: the kind in the two lowest bits.
+    /// Returns the number that identifies the source in epoll's data. The two lowest bits are the variant.
     fn number(self) -> u64 {
         match self {
             Self::Waker => 0,

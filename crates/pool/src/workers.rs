@@ -27,7 +27,7 @@ use crate::link::PoolHandle;
 use crate::program::Program;
 use crate::shared::{EventJob, PoolMessage, PoolOrder, ProcessKey, Unanswered};
 
-/// The interval of checking for messages if the server thread can't be woken.
+/// The interval, in milliseconds, at which messages are polled if the server thread can't be woken.
 const POLL_MS: u64 = 1;
 
 /// The runtime of one application on one server thread.
@@ -92,7 +92,7 @@ struct Call {
 }
 
 impl Workers {
-    /// Returns all links, starting with the one that gets events.
+    /// Returns the handles of all generations, starting with the generation that gets events.
     fn links(&self) -> impl Iterator<Item = &PoolHandle> {
         let others = self.newer.iter().chain(&self.older);
         self.link.iter().chain(others)
@@ -143,7 +143,7 @@ impl Workers {
             return false;
         };
         if encoded.is_err() {
-            self.log(name, "the event is longer than a frame");
+            self.log(name, "the event is larger than a frame may be");
             self.fail(origin);
             return true;
         }
@@ -402,7 +402,7 @@ impl Workers {
         let parts = [data];
         let parts = if data.is_empty() { &parts[..0] } else { &parts };
         if encode(&mut frame, FrameLimits::default(), head, parts).is_err() {
-            let words = "the result is longer than a frame".to_owned();
+            let words = "the result is larger than a frame may be".to_owned();
             let fault = CallError::new(CallErrorKind::Refused, words);
             let short = ResultHead::failed(call.id, &fault);
             if encode(&mut frame, FrameLimits::default(), &short, &[]).is_err() {

@@ -17,7 +17,8 @@ const WINDOWS: DeflatePolicy = DeflatePolicy {
     client_window_bits: 15,
 };
 
-/// Returns the response to `offers`, in which `pd` replaces the extension's name; empty if compression is declined.
+/// Returns the response to `offers`, with `pd` in place of the extension's name. The response is empty if compression
+/// is declined.
 fn answer(policy: &DeflatePolicy, offers: &[&str]) -> String {
     let mut out = Vec::new();
     if let Some(agreed) = negotiate(offers.iter().copied(), policy) {
@@ -324,7 +325,7 @@ fn bombs_stop_at_the_limit() {
         let mut wire = bomb.clone();
         let stopped = decoder.decode(&mut wire, &mut codecs, &limits);
         assert_eq!(stopped, Err(ProtocolError::MessageTooBig));
-        // A message in thousands of fragments is stopped at the same length.
+        // A message in thousands of fragments is refused at the same length as a message in one frame.
         let mut wire = Vec::new();
         let header = if bomb[1] == 126 { 4 } else { 10 };
         let parts = bomb[header..].chunks(10);
@@ -386,7 +387,7 @@ fn a_message_that_inflates_too_far_is_refused() {
     }
 }
 
-/// Repetitive JSON compresses as much as an attack, and must be accepted.
+/// Repetitive JSON compresses as strongly as a decompression bomb, but must be accepted.
 #[test]
 fn repetitive_json_is_taken() {
     let limits = MessageLimits {
@@ -458,7 +459,8 @@ fn corrupt_and_too_big_is_too_big() {
     }
 }
 
-/// Each final block has two bytes and needs a new stream, so their number per message is limited.
+/// Each final block takes only two bytes but needs a new decompressor, so the number of final blocks per message is
+/// limited.
 #[test]
 fn final_blocks_are_counted() {
     let limits = MessageLimits {

@@ -137,7 +137,8 @@ fn both_ends_agree() {
     let read = read_response(&response, &key, "chat, superchat", Some(&policy));
     let (read_size, HandshakeResponse { protocol, deflate }) = read.unwrap().unwrap();
     assert_eq!((read_size, protocol), (size, Some("superchat")));
-    // Compared field by field: the server's parameters also have the flag that the client offered a server window.
+    // The parameters are compared field by field, because the server's also contain the flag that the client offered a
+    // server window.
     let (client, server) = (deflate.unwrap(), agreed.unwrap());
     assert_eq!(client.server_window_bits(), server.server_window_bits());
     assert_eq!(client.client_window_bits(), server.client_window_bits());

@@ -484,7 +484,8 @@ fn contexts_stay_within_their_budget() {
     assert_eq!(budget.bytes(), 0);
 }
 
-/// A context that was not used since the last call is released, which the peer does not notice.
+/// A context that was not used since the last call of `release_idle_context` is released, which the
+/// peer does not notice.
 #[test]
 fn an_idle_context_is_released() {
     let budget = Arc::new(DeflateBudget::default());

@@ -96,7 +96,7 @@ impl PerEvent {
         )
         .is_err()
         {
-            self.fail(&in_hand, "the event is longer than a frame");
+            self.fail(&in_hand, "the event is larger than a frame may be");
             return;
         }
         let request = self.program.request(client, frame);
@@ -216,7 +216,7 @@ impl PerEvent {
         self.done(in_hand.origin);
     }
 
-    /// Responds to an event that needs a response with a refusal; does nothing for other events.
+    /// Refuses an event, if it is one that needs a response. Does nothing for other events.
     fn refuse(&mut self, origin: EventOrigin, status: u16, words: &str) {
         let headers = vec![("Content-Type".into(), "text/plain; charset=utf-8".into())];
         let effect = match origin {
@@ -324,11 +324,11 @@ fn frames(body: &[u8], id: u64, name: EventName) -> Result<(), String> {
     loop {
         let frame = decoder.decode(&mut input).map_err(|error| {
             let start: String = String::from_utf8_lossy(body).chars().take(80).collect();
-            format!("the response does not follow the runtime protocol: {error}: {start:?}")
+            format!("the response does not follow the runtime protocol: {error}; it begins with {start:?}")
         })?;
         let Some(frame) = frame else { break };
         if has_ended {
-            return Err("the response continues after the answer".to_owned());
+            return Err("the response has more frames after the end of the answer".to_owned());
         }
         match read(frame, id, name)? {
             FromWorker::Handled(handled) => has_ended = handled.end.is_some(),

@@ -27,7 +27,7 @@ impl Program {
         self.events.contains(&event)
     }
 
-    /// Returns the request for an event.
+    /// Returns the FastCGI request that passes an event to the script.
     pub(crate) fn request(&self, client: FastcgiClient, body: Vec<u8>) -> FastcgiCall {
         let mut variables = vec![
             ("VECHE_PROTOCOL", Secret(VERSION.to_string())),

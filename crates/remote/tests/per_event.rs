@@ -146,7 +146,7 @@ impl World {
         self.take();
     }
 
-    /// Answers the oldest request with further head members and a payload.
+    /// Answers the oldest request. Adds `members` to the head of the answer.
     fn answer(&mut self, members: &str, payload: &str) {
         let Token(id) = self.asked[0].0;
         let head = format!("{{\"type\":\"answer\",\"id\":{id}{members}}}");
@@ -407,11 +407,11 @@ fn an_invalid_response_fails_the_event_without_effects() {
         ),
         (
             &|id| (200, good(id + 1, send)),
-            "has not been sent an event",
+            "was not sent to the process",
         ),
         (
             &|id| (200, [good(id, send), good(id, "")].concat()),
-            "after the answer",
+            "after the end of the answer",
         ),
         (
             &|id| (200, good(id, r#","effects":[{"effect":"dance"}]"#)),

@@ -321,7 +321,12 @@ mod tests {
             ),
             (Unreachable, "http: no route", None, true),
             (PoolFull, "redis: no connection", None, true),
-            (Invalid, "mysql: no such database", None, false),
+            (
+                Invalid,
+                "mysql: there is no database with that number",
+                None,
+                false,
+            ),
         ] {
             let error = CallError::new(kind, words);
             assert_eq!(of_call(&error), (code, is_retryable), "{words}");

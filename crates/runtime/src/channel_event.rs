@@ -7,7 +7,7 @@ pub struct ChannelEventView<'a> {
     pub kind: &'static str,
     /// The channel; `None` for an event of a user.
     pub channel: Option<&'a str>,
-    /// The user; `None` for an event of a channel alone.
+    /// The user; `None` for an event that concerns only a channel.
     pub user: Option<&'a str>,
     /// The id of the connection that joined or left.
     pub client: Option<&'a str>,

@@ -11,7 +11,7 @@ pub struct Dial {
     pub address: SocketAddr,
     /// The host without port and brackets, which the certificate has to match.
     pub host: String,
-    /// The host and port of the `Host` header.
+    /// The host and port for the `Host` header.
     pub authority: String,
     /// Path and query, in printable ASCII.
     pub target: String,

@@ -177,7 +177,7 @@ pub enum Effect {
     },
     /// Sends a message to a connection on another worker.
     SendFar {
-        /// The worker of the connection.
+        /// The number of the connection's worker.
         worker: u16,
         /// The connection that receives the message.
         to: ConnectionId,
@@ -188,7 +188,7 @@ pub enum Effect {
     },
     /// Starts the closing handshake of a connection on another worker.
     CloseFar {
-        /// The worker of the connection.
+        /// The number of the connection's worker.
         worker: u16,
         /// The connection to close.
         of: ConnectionId,
@@ -219,7 +219,7 @@ pub enum Effect {
     Command {
         /// The name of the method, not validated.
         method: String,
-        /// The parameters as a JSON object; empty for none.
+        /// The parameters as a JSON object; empty if there are no parameters.
         body: ByteSpan,
         /// The token of the waiting handler.
         token: Token,
@@ -276,7 +276,8 @@ pub enum Effect {
     },
 }
 
-/// The client that a handler runs for and its process, as shown in log lines.
+/// What log lines show about a handler: the client that it runs for, and the worker process that
+/// runs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogContext {
     /// The connection's id, in the form that scripts see.
@@ -303,7 +304,7 @@ pub struct LogProcess {
 /// The response to a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeReply {
-    /// Accepts the handshake: the 101 can be sent.
+    /// Accepts the handshake, so that the 101 can be sent.
     Accept {
         /// The user, if the handler determines one.
         user: Option<String>,

@@ -8,8 +8,9 @@ use crate::request::Request;
 
 /// An event that an application is notified of or has to answer.
 ///
-/// The events of one connection come in this order: `Handshake` (if the application has a handler for it), `Open`, any
-/// number of `Message` and `Drain`, `Close`. An application processes the events of one connection one after another.
+/// The events of one connection come in this order: `Handshake` (if the application has a handler for it), `Open`, then
+/// any number of `Message` and `Drain`, and finally `Close`. An application processes the events of one connection one
+/// after another.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A WebSocket handshake whose 101 response has not been sent. Answered by one
@@ -62,7 +63,7 @@ pub enum Event<'a> {
     Gone {
         /// The connection of the request.
         id: ConnectionId,
-        /// Whether the application exceeded its time limit; otherwise the connection has closed.
+        /// The reason: true if the application exceeded its time limit, false if the connection has closed.
         is_late: bool,
     },
     /// A command of a client of Centrifugo's protocol needs a decision. Answered by one
@@ -82,12 +83,12 @@ pub enum Event<'a> {
     Channels {
         /// The events in order of occurrence.
         events: &'a [ChannelEventView<'a>],
-        /// The number of events lost before these because the queue was full.
+        /// The number of events that were lost before these events, because the queue was full.
         lost: u64,
     },
     /// Starts the application's service.
     Run,
-    /// The code or the server is about to stop.
+    /// The application's code is about to be replaced or removed, or the server is about to stop.
     Stop,
 }
 

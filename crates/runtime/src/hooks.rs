@@ -66,7 +66,7 @@ pub enum Data<'a> {
     Binary(&'a [u8]),
 }
 
-/// The client that a request is about, borrowed.
+/// The client that a request is about; borrows the client's data.
 #[derive(Clone, Copy, Debug)]
 pub struct AppHookCaller<'a> {
     /// The id of the client's connection.
@@ -89,7 +89,7 @@ pub struct AppHookCaller<'a> {
     pub meta: Option<&'a [u8]>,
 }
 
-/// A request for a decision, borrowed.
+/// A request for a decision of the application; borrows the data of the command.
 #[derive(Clone, Copy, Debug)]
 pub struct AppHookRequest<'a> {
     /// The kind of the request.

@@ -104,7 +104,7 @@ fn a_frame_in_pieces_takes_no_more_memory_than_it_may() {
         assert!(memory.bytes_max <= most, "{size}: {memory:?}");
         assert!(memory.count_total < 30, "{size}: {memory:?}");
     }
-    // An announced frame that never arrives takes no memory.
+    // A frame that is announced but never arrives takes no memory.
     let promise = &wire[..PREFIX_BYTES + 1];
     let memory = allocation_counter::measure(|| {
         let mut decoder = FrameDecoder::new(limits);

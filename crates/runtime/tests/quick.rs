@@ -1,4 +1,5 @@
-//! Tests that quick code reads and writes heads of common forms exactly as the general code does.
+//! Tests that the fast path for heads of common forms reads and writes them exactly as the general
+//! code does.
 
 use veche_runtime::wire::{
     EventConnection, EventName, Frame, FrameLimits, FromWorker, HandlerEnd, OutgoingEvent,

@@ -1,4 +1,4 @@
--- Creates `veche.api`, which has the methods of the HTTP API for back ends; and `veche.publish` and `veche.push`.
+-- Creates `veche.publish`, `veche.push`, and `veche.api` with the methods of the HTTP API for back ends.
 local inner = ...
 
 local native, await_reply, publish_later = inner.native, inner.await_reply, inner.publish_later
@@ -7,7 +7,7 @@ local error, ipairs, setmetatable, tostring, type = error, ipairs, setmetatable,
 local command = native.command
 local api = {}
 
--- `batch` is left out, because several coroutines can make calls concurrently.
+-- The API's method `batch` is left out, because several coroutines can make calls concurrently.
 for _, name in ipairs {
   "push", "publish", "broadcast", "disconnect", "subscribe", "unsubscribe", "refresh", "user_status", "block_user",
   "unblock_user", "revoke_token", "invalidate_user_tokens", "history", "history_remove", "presence", "presence_stats",

@@ -57,7 +57,7 @@ end
 function bench.record(name, seconds)
   if not is_name(name) then bad("bench.record", 1, "a name of 1 to 64 bytes") end
   if type(seconds) ~= "number" or not (seconds >= 0 and seconds <= 3600) then
-    bad("bench.record", 2, "seconds from 0 to 3600")
+    bad("bench.record", 2, "a number of seconds from 0 to 3600")
   end
   native.record(name, seconds)
 end

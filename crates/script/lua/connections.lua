@@ -1,4 +1,5 @@
--- `veche.connection`, `veche.connections`: connections by id and by user, and the methods of those on other workers.
+-- `veche.connection` and `veche.connections`, which find connections by id and by user. Also the methods of connections
+-- on other workers.
 local inner = ...
 
 local native, can_wait, cannot_wait, park = inner.native, inner.can_wait, inner.cannot_wait, inner.try_park

@@ -22,7 +22,7 @@ local function check(self, name)
   end
 end
 
--- Functions that return the lines of one field; or nil and the expected type.
+-- Functions that return the lines of one field, or nil and the expected type.
 local fields = {}
 
 local function line(name)

@@ -1,6 +1,6 @@
 -- `veche.mysql`: databases and transactions as objects; Rust runs the statements.
 --
--- A transaction holds a connection by a lease, and ends with the function passed to `transaction`.
+-- A transaction holds a connection by a lease, and ends when the function passed to `transaction` ends.
 -- If the coroutine is stopped, the function does not end, so `reclaim` releases the leases of dead
 -- coroutines. The lease of a coroutine that is never resumed is released when the transaction is
 -- garbage-collected, so nothing in this file may hold a strong reference to the transaction.

@@ -1,5 +1,6 @@
--- The environment of every script: waits, coroutines of scripts in which operations can wait, connections, requests, and tasks.
--- Runs once per VM, before the script. `native` holds Rust's functions; the result has the functions that Rust needs.
+-- Creates the environment of every script: waiting, coroutines that can wait, connections, requests and tasks.
+-- Runs once per VM, before the script. `native` holds Rust's functions. The chunk returns the functions that Rust
+-- needs.
 local native, meta = ...
 
 local co_create, co_resume, co_yield, co_status = coroutine.create, coroutine.resume, coroutine.yield, coroutine.status
@@ -32,8 +33,8 @@ local function finish(level, ok, ...)
   error((...), level)
 end
 
--- Waits for the operation that `start(…)` has begun; `start` returns the token. To be called as `return await(…)`: such
--- a call leaves no stack frame, so that errors name the script's line.
+-- Waits for the operation that `start(…)` begins; `start` returns the operation's token. Must be called as `return
+-- await(…)`: such a call leaves no stack frame, so errors name the script's line.
 local function await(start, ...)
   if not can_wait() then error(cannot_wait(), 2) end
   return finish(2, co_yield(WAITS, start(...)))
@@ -132,7 +133,7 @@ debug = {
 
 ---------------------------------------------------------------------------------------------------- coroutines
 
--- Coroutines created by scripts that wait for an operation of Veche, not for a resume.
+-- The scripts' coroutines that wait for an operation of Veche, as opposed to a call of `coroutine.resume`.
 local waiting = setmetatable({}, { __mode = "k" })
 
 local function pass(co, ok, first, ...)
@@ -175,7 +176,7 @@ end
 
 local function check_seconds(name, seconds, level)
   if type(seconds) ~= "number" or not (seconds >= 0 and seconds <= 31536000) then
-    error("bad argument #1 to '" .. name .. "': seconds from 0 to 31536000 expected", level or 3)
+    error("bad argument #1 to '" .. name .. "': a number of seconds from 0 to 31536000 expected", level or 3)
   end
 end
 

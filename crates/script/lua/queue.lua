@@ -9,7 +9,8 @@ local can_wait, cannot_wait, now, give_way = inner.can_wait, inner.cannot_wait, 
 local push, pop, leave, deadline = native.push, native.pop, native.leave, native.deadline
 local error = error
 
--- Waits with the token of a failed attempt. Returns true, or false and why the wait has failed.
+-- Waits after a failed push or pop, with the token that it returned. Returns true, or false and the reason for
+-- which the wait has failed.
 local function wait(token)
   local ok, why = try_park(token)
   leave(token, ok)

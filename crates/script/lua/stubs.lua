@@ -1,7 +1,7 @@
 -- `veche.test`, second part: stubs of other servers, and the requests that they received.
 --
--- Rust stores the stubs, and sends an answer itself if it is fixed. If the answer is a function, this file calls it in
--- a coroutine that waits for calls of the stub.
+-- Rust stores the stubs, and sends fixed answers itself. If an answer is a function, this file calls it in a coroutine
+-- that waits for calls of the stub.
 local native, inner, veche, test, tools = ...
 
 local pcall, json, show = inner.pcall, veche.json, native.show
@@ -14,8 +14,8 @@ local FAILS = {
   timeout = true, pool_full = true, unreachable = true, connection_lost = true, refused = true, invalid = true, broken = true,
 }
 
--- Returns whether an answer is an error. `level` selects the function that an error names, as in
--- `error`.
+-- Returns whether a stub's answer is a failure. Raises an error if the failure is invalid; `level` says which
+-- function the error blames, as in `error`.
 local function is_failure(name, number, answer, level)
   if type(answer) ~= "table" or answer.fails == nil then return false end
   if not FAILS[answer.fails] then

@@ -201,7 +201,8 @@ function methods.values(self, ...)
   return begin(values, self, maker_of(self, about.values, columns, count), ...)
 end
 
--- Continues the sum until it is complete.
+-- Continues the native `sum`, which processes a part of the rows in each call, until it is
+-- complete.
 local function whole_sum(self, done, ...)
   if done == true then return ... end
   give_way(3)
@@ -225,7 +226,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- changes of others
 
--- Decodes the row and the key of a change in place: `bytes` values arrive as Base64.
+-- Decodes the row and the key of a change in place, since `bytes` values arrive as Base64.
 local function decoded(about, change)
   local row = change.row
   if row then

@@ -17,7 +17,7 @@ local function bad(name, number, what, level)
   error("bad argument #" .. number .. " to '" .. name .. "': " .. what .. " expected", (level or 2) + 1)
 end
 
--- Returns the names of the services that run; nil for all.
+-- Returns the names of the services that run; nil if all services run.
 local function services_of(function_name, options)
   if options == nil then return nil end
   if type(options) ~= "table" then bad(function_name, 3, "a table of options", 4) end
@@ -102,7 +102,7 @@ end
 local function check_seconds(name, number, seconds, what)
   if seconds == nil then return nil end
   if type(seconds) ~= "number" or not (seconds >= 0 and seconds <= 31536000) then
-    bad(name, number, (what or "") .. "seconds from 0 to 31536000", 3)
+    bad(name, number, (what or "") .. "a number of seconds from 0 to 31536000", 3)
   end
   return seconds
 end
@@ -313,7 +313,7 @@ local function within_of(name, number, options, allowed)
   if options.within ~= nil then
     local seconds = options.within
     if type(seconds) ~= "number" or not (seconds >= 0 and seconds <= 31536000) then
-      bad(name, number, "within: seconds from 0 to 31536000", 3)
+      bad(name, number, "within: a number of seconds from 0 to 31536000", 3)
     end
   end
   return options.within, options.kind
@@ -393,7 +393,7 @@ function Client:expect_close(code, reason, options)
   return event.code, event.reason
 end
 
--- Returns all received messages that were not expected yet.
+-- Returns all received messages that no call of `receive` or `expect` has taken yet.
 function Client:take()
   local number = number_of(self, "take")
   local messages = {}
@@ -485,7 +485,7 @@ end
 
 function test.advance(seconds)
   if type(seconds) ~= "number" or not (seconds >= 0 and seconds <= 31536000) then
-    bad("test.advance", 1, "seconds from 0 to 31536000", 2)
+    bad("test.advance", 1, "a number of seconds from 0 to 31536000", 2)
   end
   ask("test.advance", { ask = "advance", seconds = seconds }, 2)
 end

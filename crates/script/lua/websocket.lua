@@ -1,9 +1,9 @@
 -- `veche.websocket`: connections to other WebSocket servers.
 --
--- The object of a connection is created by Rust and owns a table with its state. For the events of
--- an open connection Rust calls `message` and `closed` one by one, each in a separate coroutine.
--- While one of them waits, further events are queued; when that queue is full, the socket is no
--- longer read. So a blocking `receive` needs only a bounded queue.
+-- The object of a connection is created by Rust and owns a table with its state. For the events of an open connection
+-- Rust calls `message` and `closed` one by one, each in a separate coroutine. While one of these calls waits, further
+-- events are queued. When the queue of events is full, the socket is no longer read. So a blocking `receive` needs only
+-- a bounded queue.
 local inner = ...
 
 local client, native, await, try_park = inner.client, inner.native, inner.await, inner.try_park
@@ -15,8 +15,8 @@ local running, status = inner.coroutine_running, inner.coroutine_status
 local state_of, raw_close = client.state, client.close
 local error, type, pairs, next, math = error, type, pairs, next, math
 
--- The maximum number of messages that wait for `receive`, and of their bytes. Beyond either limit, the handler of the next
--- message waits.
+-- The maximum number of messages that wait for `receive`, and the maximum sum of their bytes. Beyond either limit, the
+-- handler of the next message waits.
 local QUEUE_MAX, QUEUE_BYTES_MAX = 256, 1048576
 
 local TIMEOUT_MAX = 31536000
@@ -54,7 +54,8 @@ local function is_full(state)
   return state.tail - state.head >= QUEUE_MAX or state.bytes >= QUEUE_BYTES_MAX
 end
 
--- Passes a message to the first waiting receiver; without one, waits for room and queues it.
+-- Passes a message to the first waiting receiver. If no receiver waits, waits for room in the queue and queues the
+-- message.
 local function offer(state, data, kind)
   if state.receivers.first then
     local waiter = state.receivers:serve()
@@ -74,8 +75,8 @@ end
 
 function inner.client_message(ws, data, kind)
   local state = state_of(ws)
-  -- Waits until `onopen` has ended, since messages are delivered after it. An error of the wait
-  -- itself is ignored.
+  -- Waits until `onopen` has ended, since messages are delivered after it. If the wait itself fails, the failure is
+  -- ignored.
   while state.opening and status(state.opening) ~= "dead" do
     local token = sleep(0.05)
     state.opened = token
@@ -143,7 +144,8 @@ local function call(f, ...)
   if not ok then native.log("error", why) end
 end
 
--- Seconds until the next attempt: doubled each time, with jitter between clients of the same server.
+-- Returns the number of seconds until the next attempt. It doubles with each attempt. A random part of it keeps clients
+-- of the same server from dialing at the same time.
 local function pause(state)
   local reconnect = state.reconnect
   local seconds = math.min(reconnect.max, reconnect.min * 2 ^ math.min(state.attempts, 30))
@@ -185,9 +187,9 @@ local function dial_again(ws, state, own)
   end
 end
 
--- Starts the task that dials. If `first` is given, the task begins with it, and the limit on tasks
--- may refuse the task. Without `first`, and for later attempts, the limit does not apply, since no
--- other event would start the task again.
+-- Starts the task that dials. If the function `first` is given, the task begins with it, and the limit on tasks may
+-- refuse the task. Without `first`, and for later attempts, the limit does not apply, since no other event would start
+-- the task again.
 local function keep_dialing(ws, state, first)
   local own
   local function go_on() return dial_again(ws, state, own) end
@@ -218,7 +220,7 @@ function inner.client_closed(ws, code, reason)
   state.closing = nil
 end
 
--- Stops the reconnects of all objects, because newer code has taken over.
+-- Stops all connection objects from connecting again, because newer code has taken over.
 function inner.retire_clients()
   for _, task in pairs(redialing) do task:cancel() end
 end
@@ -243,7 +245,7 @@ function methods.receive(ws, timeout)
   local receivers = state.receivers
   if not receivers then error("messages of a websocket with callbacks go to onmessage", 2) end
   if timeout ~= nil and (type(timeout) ~= "number" or not (timeout >= 0 and timeout <= TIMEOUT_MAX)) then
-    error("bad argument #1 to 'websocket:receive': seconds from 0 to " .. TIMEOUT_MAX .. " expected", 2)
+    error("bad argument #1 to 'websocket:receive': a number of seconds from 0 to " .. TIMEOUT_MAX .. " expected", 2)
   end
   give_way(2)
   if state.tail > state.head then return take(state) end

@@ -33,13 +33,13 @@ pub struct ScriptApp {
 /// Resource limits of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptLimits {
-    /// Memory of one VM in bytes; at least 1 MiB is needed to start.
+    /// Maximum memory of one VM in bytes. A VM needs at least 1 MiB to start.
     pub memory_bytes_max: usize,
     /// Maximum CPU time of a run, which lasts from one wait of a coroutine to the next.
     pub cpu_budget: Duration,
     /// The maximum number of coroutines of one VM that are suspended or about to start; above it `spawn` fails.
     pub tasks_max: usize,
-    /// The most outgoing WebSocket connections on one worker, including those being opened.
+    /// Maximum number of outgoing WebSocket connections on one worker, including those being opened.
     pub clients_max: usize,
     /// The default limit of `veche.http` connections to one host.
     pub http_per_host: u32,
@@ -87,7 +87,8 @@ impl Snapshots {
 }
 
 impl ScriptLimits {
-    /// Returns the limits of a load script. They allow many connections, since each simulated user has its own.
+    /// Returns the limits of a load script. They allow many connections, since each simulated user has its own
+    /// connections.
     #[must_use]
     pub fn of_load_script() -> Self {
         Self {
@@ -154,8 +155,8 @@ impl AppWorld {
         Self(Rc::new(host_context::AppState::with_pace(ClockMode::Still)))
     }
 
-    /// Creates a state [with a store](Self::with_store) whose randomness comes from a seed and
-    /// whose time is that of the turn: equal seeds and equal calls give equal runs. For tests.
+    /// Creates a state [with a store](Self::with_store) for tests. Random numbers come from `seed`, and the time is
+    /// that of the turn, so equal seeds and equal calls give equal runs.
     #[must_use]
     pub fn seeded(store: Arc<Store>, seed: u64) -> Self {
         Self(Rc::new(host_context::AppState::seeded(store, seed)))

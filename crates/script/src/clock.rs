@@ -15,7 +15,7 @@ pub(crate) enum ClockMode {
     Real,
     /// One tick for each run, for tests of turns.
     Runs,
-    /// Constant, for tests of applications that must not depend on real time.
+    /// The clock stands still, for tests of applications that must not depend on real time.
     Still,
 }
 

@@ -28,7 +28,7 @@ pub enum CodeError {
         error: io::Error,
     },
     /// The file is larger than 16 MiB.
-    #[error("{}: larger than 16 MiB", path.display())]
+    #[error("{}: the file is larger than 16 MiB", path.display())]
     TooLarge {
         /// The path of the source file.
         path: PathBuf,
@@ -45,7 +45,8 @@ pub enum CodeError {
 pub struct SourceCode {
     /// The folder that is searched for modules first.
     folder: PathBuf,
-    /// The folder that is searched next, and that paths in tracebacks are relative to.
+    /// The folder that is searched for modules after `folder`. Paths in tracebacks are relative to
+    /// it.
     root: PathBuf,
     script: PathBuf,
     files: Mutex<BTreeMap<PathBuf, Arc<str>>>,

@@ -12,7 +12,7 @@ const CLIENT_RUN_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct ScriptConnection {
     generation: u32,
-    /// Whether no more data can be sent: the server has sent a Close frame, or the connection has closed.
+    /// Whether no more data can be sent, because the server has sent a Close frame, or the connection has closed.
     is_closing: bool,
     /// The request that opened the connection; `None` for an outgoing connection.
     pub(crate) request: Option<Box<Request>>,

@@ -107,7 +107,8 @@ impl AppState {
 /// The error of a call for which there is no room.
 const CALLS_FULL: &str = "the calls in progress have sent 64 MiB: wait for their replies";
 
-/// As long as at most this many wake-up times are stored, those of cancelled coroutines are kept.
+/// The wake-up times of cancelled coroutines are removed only if more wake-up times than this are
+/// stored.
 const SLEEPERS_MIN: usize = 1024;
 
 /// The host interface of one VM.
@@ -213,7 +214,7 @@ impl HostContext {
             requests: RefCell::default(),
             open_hooks: RefCell::default(),
             calls: RefCell::default(),
-            keyspaces: GrowingList::new("redis: no such server"),
+            keyspaces: GrowingList::new("redis: there is no server with that number"),
             tables: RefCell::default(),
             outcome: RefCell::default(),
             dials: RefCell::default(),
@@ -330,7 +331,7 @@ impl HostContext {
         !self.dials.borrow().is_empty()
     }
 
-    /// Returns the tokens of all connections that are being opened.
+    /// Returns the tokens of all outgoing connections that are being opened.
     pub(crate) fn dials(&self) -> Vec<Token> {
         self.dials.borrow().keys().copied().collect()
     }
@@ -404,7 +405,8 @@ impl HostContext {
         spawned.remove(place)
     }
 
-    /// Ends a wait. The coroutine is queued to be resumed after those woken before.
+    /// Ends a wait. The coroutine is queued to be resumed after the coroutines that were woken
+    /// before it.
     pub(crate) fn wake(&self, token: Token, how: WakeReason) {
         self.woken.borrow_mut().push_back((token, how));
     }
@@ -547,7 +549,8 @@ impl HostContext {
         }
     }
 
-    /// Marks a call as completed, if its outcome is passed directly to the coroutine.
+    /// Marks a call as completed. Only used if the call's outcome is passed directly to the
+    /// coroutine.
     pub(crate) fn ended(&self, token: Token) {
         self.calls.borrow_mut().end(token);
     }

@@ -23,7 +23,7 @@ const SECOND_NS: f64 = 1e9;
 /// A load test, as seen by its script. Threads and users are counted from 0; times are nanoseconds of a monotonic
 /// clock.
 pub trait LoadRun: fmt::Debug + Send + Sync {
-    /// The address of the server.
+    /// Returns the URL of the server.
     fn url(&self) -> &str;
 
     /// Returns the users simulated by a thread.

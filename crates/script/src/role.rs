@@ -10,7 +10,7 @@ pub enum AppRole {
     Service {
         /// The number of the instance, from 1.
         instance: u32,
-        /// The number of instances.
+        /// The number of instances of the service.
         instances: u32,
     },
 }

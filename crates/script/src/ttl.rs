@@ -1,7 +1,7 @@
 //! Times to live set by scripts.
 
 /// Describes the valid values in error messages.
-pub(crate) const EXPECTED: &str = "seconds from 0.001 to 31536000";
+pub(crate) const EXPECTED: &str = "a number of seconds from 0.001 to 31536000";
 /// The minimum and the maximum in seconds: a millisecond, a year.
 pub(crate) const LIMITS: [f64; 2] = [0.001, 31_536_000.0];
 

@@ -178,7 +178,7 @@ impl Vm {
         self.context.sleepers()
     }
 
-    /// Returns the number of hook requests and tasks whose client is known.
+    /// Returns the number of hook requests and of tasks for which the context of log lines is stored.
     #[must_use]
     pub fn log_contexts(&self) -> usize {
         self.context.log_contexts()
@@ -247,7 +247,8 @@ impl Vm {
         self.call(id, HandlerName::Drain, &[object])
     }
 
-    /// Handles a closed connection. This is its last call; `app.close` runs once its other handlers have finished.
+    /// Handles the close of a connection, its last event. `app.close` runs once the connection's other handlers have
+    /// finished.
     pub fn closed(&mut self, id: ConnectionId, code: u16, reason: &str, now: Now) {
         self.set_now(now);
         self.context.world.connections.borrow_mut().set_closing(id);
@@ -296,9 +297,9 @@ impl Vm {
         );
     }
 
-    /// Ends the requests and handshakes of a connection whose responses are no longer needed. The connection closed,
-    /// or, with `is_late`, the time limit of the response has passed. If `is_late`, or if a handler has begun to
-    /// respond, the wait of the handler fails; otherwise the handler continues.
+    /// Ends the requests and handshakes of a connection whose responses are no longer needed, because the connection
+    /// has closed or, with `is_late`, the time limit has passed. The waiting handler of a request fails if `is_late` is
+    /// set or the handler has begun to respond; otherwise the handler continues.
     pub fn gone(&mut self, id: ConnectionId, is_late: bool, now: Now) {
         self.set_now(now);
         let ended = self.context.requests().end_all_of(id);

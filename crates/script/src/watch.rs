@@ -32,11 +32,11 @@ const SLEEP_INTERVAL: Duration = Duration::from_millis(100);
 /// The signal that ends a run. It is ignored by default, so a stray signal is harmless.
 pub(crate) const SIGNAL: i32 = libc::SIGURG;
 
-/// The state shared by a thread that runs scripts and the watchdog.
+/// The state that the watchdog shares with a thread that runs scripts.
 #[derive(Debug, Default)]
 struct WatchedThread {
     thread: i32,
-    /// The number of the run; odd while a script runs.
+    /// The number of the run. It is odd while a script runs, and even between two runs.
     run: AtomicU64,
     /// The number of the run that has to end.
     doomed: AtomicU64,

@@ -58,7 +58,8 @@ fn memory_has_a_cap() {
     }
 }
 
-/// A single large result is refused before it is allocated, even if the script catches the error.
+/// A single large result is refused before it is allocated. The limit holds even if the script catches
+/// the error.
 #[test]
 fn one_result_can_not_take_more_than_there_is() {
     for body in [
@@ -92,7 +93,7 @@ fn one_result_can_not_take_more_than_there_is() {
         let is_ended =
             effects[0].contains("not enough memory") || effects[0].contains("ran too long");
         assert!(is_ended, "{body}: {effects:?}");
-        // The bound includes the amount by which the run may exceed the limit.
+        // The checked bound includes the amount by which the run may exceed the limit.
         let used = bench.vm.memory_bytes();
         assert!(used <= 44 << 20, "{body}: {} MiB", used >> 20);
         bench.text(BOB, "hello");

@@ -1,4 +1,5 @@
-//! Tests of log lines and errors of hook handlers and tasks: they name the client that the handler or task belongs to.
+//! Tests that the log lines and errors of hook handlers and tasks name the client to which the handler or task
+//! belongs.
 
 mod support;
 

@@ -242,8 +242,8 @@ fn a_script_and_a_worker_process_have_the_same_effects() {
     };
     assert!(of_script(open).1.is_empty());
     for (event, origin, name, head, payload) in table {
-        // After a failure the connection receives no more events, so the table's last row for the
-        // connection's messages is the one that fails.
+        // After a failed message the connection receives no more messages, so the row whose message
+        // fails follows all other rows with messages in `table`.
         let (what, effects) = of_script(event);
         assert!(!effects.is_empty(), "{what}");
         let worker = of_worker(origin, name, head, payload.as_bytes());

@@ -23,7 +23,8 @@ fn an_echo() {
         bench.effect_lines(),
         ["send ann text hi", "send ann binary \0\u{fffd}"]
     );
-    // Messages of a connection that was never opened, and of one of an earlier generation, are ignored.
+    // Messages of a connection that was never opened are ignored, as are messages of a connection whose index has an
+    // earlier generation.
     bench.text(BOB, "who?");
     let stale = ConnectionId {
         generation: 0,
@@ -370,7 +371,7 @@ fn publishing() {
         "channel name",
         "#2 to 'publish': a table can only be published as text (JSON)",
         "#3 to 'publish': \"text\", \"binary\" or a table of options expected",
-        "#4 to 'publish': no more arguments expected",
+        "#4 to 'publish': no further argument expected",
         "#3 to 'publish': there is no option 'tag'",
         "#2 to 'publish': a table can only be published as text (JSON)",
         "personal channels",

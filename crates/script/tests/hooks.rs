@@ -514,7 +514,7 @@ fn invalid_handlers_are_reported() {
     assert_eq!(
         effects,
         [
-            "Warn: app.centrifuge.conect is never called: handlers are connect, refresh, subscribe, sub_refresh, publish, rpc, message, disconnect"
+            "Warn: app.centrifuge.conect is never called: the handlers are connect, refresh, subscribe, sub_refresh, publish, rpc, message, disconnect"
         ]
     );
 }

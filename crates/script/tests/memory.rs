@@ -91,8 +91,8 @@ const FILLERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The places from which the memory is filled: `fill(keep)` allocates pieces of decreasing size until there is an
-/// error.
+/// Names and code of scripts that fill the memory, each from another place, such as a coroutine or a callback.
+/// `fill(keep)` allocates pieces of decreasing size until an allocation fails.
 const PLACES: &[(&str, &str)] = &[
     ("the handler", "fill {}"),
     (

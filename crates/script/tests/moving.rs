@@ -1,4 +1,4 @@
-//! Tests of a reload while `app.start` of the older code waits: no call that has not begun is lost.
+//! Tests that a reload loses no call that has not begun, even if `app.start` of the older code waits.
 
 mod support;
 

@@ -326,7 +326,7 @@ fn files_are_named_below_the_folder() {
     );
 }
 
-/// Each VM has its own random numbers: other workers, restarts and applications do not repeat them.
+/// Each VM has its own random numbers, which other workers, restarts and applications do not repeat.
 #[test]
 fn math_random_is_seeded_for_each_vm() {
     let numbers =

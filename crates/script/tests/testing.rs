@@ -199,7 +199,7 @@ fn each_assertion_fails_with_its_line_and_both_values() {
         ),
         (
             "test.advance(-1)",
-            "a_test.lua:3: bad argument #1 to 'test.advance': seconds from 0 to 31536000 expected",
+            "a_test.lua:3: bad argument #1 to 'test.advance': a number of seconds from 0 to 31536000 expected",
         ),
         (
             "test.publish('', 'x')",

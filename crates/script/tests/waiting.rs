@@ -240,7 +240,7 @@ fn calls_to_the_world_fail_where_the_script_is() {
     );
 }
 
-/// The kind of an error is preserved on every path.
+/// The kind of a call's error is preserved on every way by which a script can catch the error.
 #[test]
 fn errors_of_calls_are_known_by_their_kind() {
     let tell = "local function tell(why)

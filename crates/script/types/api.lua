@@ -1,7 +1,7 @@
 ---@meta
 -- `veche.api`: the HTTP API of back ends, with the same names, fields and results (docs/guide/push.md, presence.md,
 -- history.md, identity.md). As in the HTTP API, a result means that the operation is complete on
--- every worker. All functions wait for it. Publications of an application are not limited by
+-- every worker. All functions wait for their result. Publications of an application are not limited by
 -- `publish_rate`.
 --
 -- Each function takes one table. Errors: an unknown field, or one of another type; an invalid name, including names that
@@ -29,12 +29,13 @@ local api = {}
 
 ---The outcome of a publication.
 ---@class veche.api.published
----@field handed? integer Number of subscribers on all workers that it is sent to. Absent with the engine on Redis.
+---@field handed? integer Number of subscribers on all workers to whom it is sent. Absent with the engine on Redis.
 ---@field nodes? integer With the engine on Redis: number of nodes with subscribers of the channel, if it is known.
 ---@field offset? integer If the channel keeps a history: the publication's offset, or if it was not
 ---accepted, the offset of the latest publication.
 ---@field epoch? string The epoch of the offset.
----@field taken boolean False if its idempotency key was used before, or its version is not newer.
+---@field taken boolean False if the publication was not accepted, because its idempotency key was used before, or its
+---version is not newer.
 
 ---@class veche.api.publish: veche.api.terms
 ---@field channel string
@@ -89,7 +90,7 @@ function api.refresh(of) end
 
 ---Bans a user and closes its connections.
 ---@param of { user: string, expire_at: integer? }
----@return { disconnected: integer }
+---@return { disconnected: integer } # The number of closed connections.
 function api.block_user(of) end
 
 ---Lifts a user's ban.

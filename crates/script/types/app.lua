@@ -8,7 +8,7 @@
 
 ---Writes a part of a response's body; an empty string writes nothing. Parts are sent at the end of the turn. Waits while
 ---more than about 64 KiB are queued for a client that reads slowly. Not called for HEAD, 204 and 304.
----Errors: the argument is not a string; "the client is gone"; where waiting is impossible.
+---Errors: an argument that is not a string; "the client is gone"; a call where waiting is impossible.
 ---@alias veche.write fun(data: string): true
 
 ---@alias veche.body string|table|veche.file|fun(write: veche.write)

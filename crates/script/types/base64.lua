@@ -15,13 +15,13 @@ function base64.encode(data) end
 ---@return string? why
 function base64.decode(text) end
 
----Encodes without padding.
+---Encodes as base64url, without padding.
 ---@param data string
 ---@return string
 function base64.encode_url(data) end
 
----Decodes a text with or without padding.
+---Decodes base64url, with or without padding.
 ---@param text string
----@return string? data Nil if it is not valid base64.
+---@return string? data Nil if the text is not valid base64url.
 ---@return string? why
 function base64.decode_url(text) end

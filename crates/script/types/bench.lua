@@ -21,13 +21,13 @@ local bench = {}
 ---  veche.sleep(1)
 ---end)
 ---```
----Errors: not a function; called twice.
+---Errors: `session` is not a function; a second call.
 ---@param session fun(user: veche.bench.user)
 function bench.user(session) end
 
 ---Calls a function and measures its duration. An error counts as a failure of the action and is raised again. After the end
 ---of the run no action is started: the call ends the session instead.
----Errors: an invalid name; not a function; where waiting is impossible.
+---Errors: an invalid name; `run` is not a function; where waiting is impossible.
 ---@param name string 1 to 64 bytes of UTF-8, the same for actions of one kind: up to 1,000 different names are reported.
 ---@param run function
 ---@param ... any Its arguments.

@@ -18,11 +18,10 @@
 ---together up to 65536 bytes with their names. They survive a reload of the code. Errors: other types; more or larger values.
 local conn = {}
 
----Sends a message, in order with earlier ones. Never waits. If more than about 64 KiB are queued for a client that reads
----slowly, it returns `false, "full"`: this message is still sent, but send no more until
----`drain` returns or `app.drain` is called. Beyond `limits.outbox_bytes` the connection is closed
----with 1013.
----Errors: not a string; text that is not UTF-8.
+---Sends a message, in order with earlier ones. Never waits. If more than about 64 KiB are queued for a client that
+---reads slowly, it returns `false, "full"`: this message is still sent, but send no more until `drain` returns or
+---`app.drain` is called. Beyond `limits.outbox_bytes` the connection is closed with 1013.
+---Errors: `data` is not a string, or is text that is not UTF-8.
 ---@param data string
 ---@param kind? "text"|"binary" "text" by default.
 ---@return boolean? sent Nil if the connection is closed; false if the message is queued for a slow client.
@@ -59,17 +58,17 @@ function conn:close(code, reason) end
 ---impossible.
 ---@param channel string 1 to 255 bytes of UTF-8 without control characters.
 ---@param options? veche.subscribe.options
----@return true|veche.joined joined The position at which it joined, if an options table is given, even an empty one.
+---@return true|veche.joined joined With an options table, even an empty one, the position at which it joined.
 function conn:subscribe(channel, options) end
 
 ---Replaces the token (`identity = "jwt"`) that opened the connection with another token of the same user, so that the
 ---connection stays open when the first one expires. `user` does not change. Waits for the result, which comes at once.
----Errors: not a string; "the connection is closed"; "cancelled"; where waiting is impossible.
+---Errors: `token` is not a string; "the connection is closed"; "cancelled"; where waiting is impossible.
 ---@param token string As the client sent it.
----@return number? seconds How long the token is valid from now, leeway included; `math.huge` if it does not expire. Nil if
----it is refused: the previous token remains in force.
----@return string? why For example "the token is refused: expired"; "the token is another user's"; "no token has opened this
----connection".
+---@return number? seconds How long the token is valid from now, leeway included; `math.huge` if it does not expire.
+---Nil if it is refused: the previous token remains in force.
+---@return string? why For example "the token is refused: expired"; "the token is another user's"; "the connection was
+---not opened with a token".
 function conn:renew(token) end
 
 ---Ends a subscription. Never waits; does nothing if there is no subscription.
@@ -81,10 +80,10 @@ local veche = {}
 
 ---Returns a connection of this application by its id. A connection of this worker is the same object that handlers get
 ---(equal by `==`, but a different table key: use its id as the key), or nil if it is closed. A connection of another
----worker supports only `send`, `close` and `id`; anything else is an error. Whether such a connection is open is not known
----here: messages to a closed one are dropped, as are messages that an overloaded worker can't take. Messages from one
----handler to one connection arrive in order.
----Error: not a string.
+---worker supports only `send`, `close` and `id`; anything else is an error. This worker does not know whether such a
+---connection is open: messages to a closed one are dropped, as are messages that an overloaded worker can't take.
+---Messages from one handler to one connection arrive in order.
+---Error: `id` is not a string.
 ---@param id string
 ---@return veche.conn|veche.far_conn|nil
 function veche.connection(id) end

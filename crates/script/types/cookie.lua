@@ -7,7 +7,7 @@ local veche = {}
 ---Returns a value for the header `Set-Cookie`. For several cookies use a list: `["Set-Cookie"] = { a, b }`. To delete a
 ---cookie, set it again with the same path and `max_age = 0`.
 ---Errors: a name with characters that are not allowed in header names; a value with a space, `"`, `,`, `;`, `\` or anything
----but printable ASCII; unknown options or options of another type; more than 4096 bytes.
+---but printable ASCII; unknown options or options of another type; a cookie of more than 4096 bytes.
 ---@param name string
 ---@param value string
 ---@param options? veche.cookie_options

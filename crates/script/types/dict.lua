@@ -5,14 +5,14 @@
 ---@class veche
 local veche = {}
 
----Returns the dict of that name, and creates it if it does not exist. Errors: an invalid name; options that differ from its
----own; 1024 dicts already.
+---Returns the dict of that name, and creates it if it does not exist. Errors: an invalid name; options that differ from
+---those of the existing dict; a new dict while 1024 exist.
 ---@param name string 1 to 255 bytes.
 ---@param options? veche.dict_options Used when the dict is created; may be omitted later.
 ---@return veche.dict
 function veche.dict(name, options) end
 
----Returns the counter of that name; a new counter starts at 0. Errors: an invalid name; 65536 counters already.
+---Returns the counter of that name; a new counter starts at 0. Errors: an invalid name; a new counter while 65536 exist.
 ---@param name string 1 to 255 bytes.
 ---@return veche.counter
 function veche.counter(name) end
@@ -29,7 +29,7 @@ function veche.counter(name) end
 local dict = {}
 
 ---@param key string
----@return veche.scalar? value Nil if there is none, or if it has expired.
+---@return veche.scalar? value Nil if the key has no value, or if the value has expired.
 function dict:get(key) end
 
 ---Sets a value; nil deletes it. Error: the dict is full.
@@ -59,7 +59,8 @@ function dict:incr(key, by, initial) end
 
 ---Replaces a value with the result of a function. The function must not wait, and should have no side effects: if the key
 ---is changed meanwhile, it is called again with the new value.
----Errors: those of the function, in which case nothing is changed; the dict is full; no success after 1000 calls.
+---Errors: an error of the function, which leaves the value unchanged; a full dict; 1000 calls of the function without
+---success.
 ---@param key string
 ---@param f fun(value: veche.scalar?): veche.scalar?, number? Returns the new value, nil to delete it; and its lifetime in
 ---seconds, without which its expiry does not change.
@@ -79,7 +80,8 @@ function dict:count() end
 ---@class veche.counter
 local counter = {}
 
----Adds to the counter. Errors: not an integer; the result would be beyond ±2^53, in which case it is not changed.
+---Adds to the counter. Errors: an argument that is not an integer; a result beyond ±2^53, which leaves the counter
+---unchanged.
 ---@param by? integer 1 by default.
 ---@return integer value The new value.
 function counter:add(by) end

@@ -7,21 +7,22 @@
 ---@class veche.hash
 local hash = {}
 
+---Returns the SHA-256 digest.
 ---@param data string
 ---@param form? veche.digest_form "hex" by default.
----@return string digest 32 bytes, in this form.
+---@return string digest 32 bytes, encoded as `form` requires.
 function hash.sha256(data, form) end
 
----Only for protocols that require it: it is not secure.
+---Returns the SHA-1 digest. SHA-1 is not secure; use it only for protocols that require it.
 ---@param data string
 ---@param form? veche.digest_form "hex" by default.
----@return string digest 20 bytes, in this form.
+---@return string digest 20 bytes, encoded as `form` requires.
 function hash.sha1(data, form) end
 
----Only for protocols that require it: it is not secure.
+---Returns the MD5 digest. MD5 is not secure; use it only for protocols that require it.
 ---@param data string
 ---@param form? veche.digest_form "hex" by default.
----@return string digest 16 bytes, in this form.
+---@return string digest 16 bytes, encoded as `form` requires.
 function hash.md5(data, form) end
 
 ---Returns the checksum of zip, gzip and Ethernet, which detects accidental changes, but not forgeries.
@@ -32,16 +33,18 @@ function hash.crc32(data) end
 ---@class veche.hmac
 local hmac = {}
 
+---Returns the HMAC with SHA-256.
 ---@param key string Of any length; 32 random bytes are recommended.
 ---@param data string
 ---@param form? veche.digest_form "hex" by default.
----@return string digest 32 bytes, in this form.
+---@return string digest 32 bytes, encoded as `form` requires.
 function hmac.sha256(key, data, form) end
 
+---Returns the HMAC with SHA-1.
 ---@param key string Of any length.
 ---@param data string
 ---@param form? veche.digest_form "hex" by default.
----@return string digest 20 bytes, in this form.
+---@return string digest 20 bytes, encoded as `form` requires.
 function hmac.sha1(key, data, form) end
 
 ---Compares two strings in constant time, for secrets that a client must not be able to guess byte by byte. Only their

@@ -18,7 +18,7 @@ local mysql = {}
 ---```
 ---In a URL, characters such as `@` and `/` in the user name and password are written as `%40` and `%2F`; options follow the
 ---`?`. `mysqls://` uses TLS. The name of a `[[database]]` of the configuration stands for its URL and options.
----Errors: an unknown name; an invalid URL; an unknown option, or one out of range; 256 different databases already.
+---Errors: an unknown name; an invalid URL; an unknown option, or one out of range; more than 256 different databases.
 ---@param options string|veche.mysql.options A URL, a name in the configuration, or a table.
 ---@return veche.database
 function mysql.connect(options) end
@@ -63,11 +63,11 @@ function mysql.code(why) end
 ---call returns, or when its transaction ends.
 ---
 ---Errors of all methods, with the kinds that `veche.error` gives: "refused", with the server's code, state and message
----("mysql: 1062 (23000): Duplicate entry …"); "unreachable" and "connection_lost"; "pool_full", no connection became free in
----time, with the statements that hold them; "timeout", no result in time; "broken", a result above `rows_max` or
----`bytes_max`; "invalid", two columns with the same name, or a number of values that differs from the number of `?`; an
----invalid argument; where waiting is impossible. After "timeout" and "connection_lost" a statement that changes data may or
----may not have been executed.
+---("mysql: 1062 (23000): Duplicate entry …"); "unreachable" and "connection_lost"; "pool_full", no connection became
+---free in time (the text names the statements that hold connections); "timeout", no result in time; "broken", a result
+---above `rows_max` or `bytes_max`; "invalid", two columns with the same name, or a number of values that differs
+---from the number of `?`. Invalid arguments are errors too, as are calls in places where waiting is impossible. After
+---"timeout" and "connection_lost" a statement that changes data may or may not have been executed.
 ---@class veche.database
 local database = {}
 
@@ -97,8 +97,8 @@ function database:value(sql, ...) end
 ---@param sql string
 ---@param ... veche.sql_value
 ---@return { affected: number, last_id: number|string|nil, rows: table<string, veche.sql_value>[]|nil } # The number of
----changed rows, and the first automatically generated id. For a statement that returns rows (`insert … returning id`) these
----rows, and no `last_id`.
+---changed rows, and the first automatically generated id. A statement that returns rows (`insert … returning id`) has
+---these rows in its result, and no `last_id`.
 function database:execute(sql, ...) end
 
 ---Calls a function with a transaction, which has the methods `query`, `row`, `value` and `execute`. The transaction is

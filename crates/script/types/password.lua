@@ -12,7 +12,7 @@ local password = {}
 ---if not hash then return 503, { ["Retry-After"] = "2" }, "Try again in a moment.\n" end
 ---```
 ---@param password string Up to 4096 bytes.
----@return string? hash Nil if the queue is full.
+---@return string? hash Nil if the queue of calls is full.
 ---@return "busy"? why
 ---Errors: invalid arguments; "cancelled"; where waiting is impossible.
 function password.hash(password) end
@@ -22,7 +22,7 @@ function password.hash(password) end
 ---@param hash string? A PHC string of Argon2id, Argon2i or Argon2d that requires up to 64 MiB and up to four times the work
 ---of `password.hash`. With nil the result is false after the time that a hash takes, so that the response time does not
 ---reveal which users exist.
----@return boolean? is_right Nil if the queue is full.
+---@return boolean? is_right Nil if the queue of calls is full.
 ---@return "busy"? why
 ---Errors: an invalid hash; invalid arguments; "cancelled"; where waiting is impossible.
 function password.verify(password, hash) end

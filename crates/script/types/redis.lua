@@ -67,13 +67,14 @@ function server:call(name, ...) end
 ---```lua
 ---local replies = r:pipeline { { "set", "a", 1 }, { "incr", "a" }, { "get", "none" } } -- { "OK", 2, veche.null }
 ---```
----Error: one of the commands failed, with its number; the others were executed.
+---Error: one of the commands failed. The error contains its number; the other commands were executed.
 ---@param commands (string|number)[][]
 ---@return any[] replies
 function server:pipeline(commands) end
 
 ---Like `pipeline`, but between MULTI and EXEC: no commands of other clients are executed between them.
----Error: one of the commands failed; as usual in Redis, the others were executed, unless a command was rejected before EXEC.
+---Error: one of the commands failed. As usual in Redis, the other commands were executed, unless Redis rejected a
+---command before EXEC.
 ---@param commands (string|number)[][]
 ---@return any[] replies
 function server:transaction(commands) end
@@ -93,8 +94,8 @@ function server:subscribe(...) end
 ---@return veche.redis.subscription
 function server:psubscribe(...) end
 
----Messages are buffered until they are received: up to `queue` of them, and up to 32 MiB; further ones are dropped, which
----`receive` reports.
+---A subscription buffers messages until they are received: at most `queue` messages and 32 MiB. Further messages are
+---dropped, and `receive` raises an error about the loss.
 ---@class veche.redis.subscription
 local subscription = {}
 
@@ -106,7 +107,7 @@ local subscription = {}
 ---@return { channel: string, data: string, pattern: string? }? message Nil if none arrived in that time.
 function subscription:receive(timeout) end
 
----Iterates over `receive()`: ends only with an error.
+---Iterates over the messages, which `receive()` returns. The loop ends only with an error.
 ---@return fun(): { channel: string, data: string, pattern: string? }
 function subscription:messages() end
 

@@ -1,7 +1,7 @@
 ---@meta
 -- A request, as `app.request` and `app.handshake` get it. A field that has been read once stays
--- available; other fields can be read until the request is answered. Error: reading a field for
--- the first time after that.
+-- available; other fields can be read until the request is answered. Reading a field for the first
+-- time after that raises an error.
 
 ---@class veche.req
 ---@field method string In upper case.
@@ -9,7 +9,7 @@
 ---`%2F` (a slash that is not a separator) and `%25` (a percent sign) stay encoded.
 ---@field user? string The user that the route authenticated, if any.
 ---@field remote string The client's IP address, without the port.
----@field query table<string, string> Decoded query parameters; of a repeated name the first.
+---@field query table<string, string> Decoded query parameters; for a repeated name, the first value.
 ---@field headers table<string, string> Names in lower case; several lines with one name are joined by ", ".
 ---@field cookies table<string, string>
 ---@field params table<string, string> Parameters captured by the route's pattern, decoded: they may contain slashes.
@@ -20,7 +20,7 @@ local req = {}
 ---Responds with server-sent events, for browsers' `EventSource`: `return req:events(function(stream) … end)`. The stream
 ---ends when the function returns. After 15 seconds without data a comment is sent, so that proxies keep the connection
 ---open and a client that has disconnected is noticed: whatever the function waits for then fails with "the client is gone".
----Error: not a function.
+---Raises an error if `f` is not a function.
 ---@param f fun(stream: veche.events)
 ---@return integer status, veche.headers headers, fun(write: veche.write) body
 function req:events(f) end
@@ -30,13 +30,16 @@ function req:events(f) end
 local events = {}
 
 ---Sends an event, or just its data. Waits like `write`.
----Errors: unknown fields; a line break or NUL in `event` or `id`; "the client is gone"; where waiting is impossible.
+---Errors: unknown fields; a line break or NUL in `event` or `id`; "the client is gone"; a call where waiting is
+---impossible.
 ---@param event string|veche.events.event
 function events:send(event) end
 
----Sends every text published to a channel after the call returns as an event. (Binary publications are skipped.) A client
----that reads too slowly is disconnected, like a WebSocket client. Waits for the channel.
----Errors: an invalid name; a limit that is reached; "the client is gone"; where waiting is impossible.
+---Subscribes to a channel: every text that is published to it after this call has returned is sent as an event. (Binary
+---publications are skipped.) A client that reads too slowly is disconnected, like a WebSocket client. Waits for the
+---channel.
+---Errors: an invalid name; a limit on subscriptions that is reached; "the client is gone"; a call where waiting is
+---impossible.
 ---@param channel string 1 to 255 bytes of UTF-8 without control characters.
 ---@return true
 function events:subscribe(channel) end

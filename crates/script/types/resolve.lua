@@ -12,5 +12,6 @@ local veche = {}
 ---@param host string A name, or an IP address as text; 1 to 253 bytes.
 ---@param options? { timeout?: number } `timeout` in seconds, 10 by default.
 ---@return string[] # At least one, without duplicates, in the resolver's order.
----Errors: the name has no address; no answer within the timeout; where waiting is impossible.
+---Errors: a name without an address; no answer within the timeout; a call where waiting is
+---impossible.
 function veche.resolve(host, options) end

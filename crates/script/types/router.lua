@@ -19,8 +19,8 @@ local veche = {}
 function veche.router() end
 
 ---Every method returns the router, so that calls can be chained. Errors: a path that does not begin with `/`, contains `?`
----or `#`, exceeds 1024 bytes, repeats a parameter or continues after `*`; not a function; a method and path that already
----have a function.
+---or `#`, exceeds 1024 bytes, repeats a parameter or continues after `*`; an argument `f` that is not a function; a
+---method and path that already have a function.
 ---@class veche.router
 ---@operator call(veche.req): any
 local router = {}

@@ -55,7 +55,7 @@ function table:insert(row, ttl) end
 ---@return boolean added
 function table:add(row, ttl) end
 
----Inserts a row, or replaces the row with its key.
+---Inserts a row, or replaces the row with the same key.
 ---@param row veche.row
 ---@param ttl? number
 ---@return boolean inserted False if a row was replaced.

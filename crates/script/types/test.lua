@@ -36,7 +36,7 @@ function test.after_each(run) end
 ---@field cookies? table<string, string>
 ---@field remote? string The client's IP address; 127.0.0.1 by default.
 ---@field listener? string The name of a listener, or "internal"; the first public one by default.
----@field within? number Seconds by which the test's clock may advance meanwhile; 120 by default.
+---@field within? number Seconds by which the test's clock may advance while the call waits; 120 by default.
 
 ---@class veche.test.connect_options: veche.test.options
 ---@field protocols? string|string[] Subprotocols to offer.
@@ -111,7 +111,7 @@ function client:close(code, reason) end
 ---Drops the connection, without a Close frame.
 function client:drop() end
 
----Stops reading; pings are no longer answered either.
+---Stops reading. Until `resume` is called, the client answers no pings.
 function client:pause() end
 
 ---Resumes reading.
@@ -161,7 +161,7 @@ function test.publish(channel, data, kind) end
 ---@return integer handed Number of connections that received it.
 function test.push(user, data, kind) end
 
----Returns what the application has published: the texts for one channel; or all publications.
+---Returns what the application has published: the texts published to `channel`, or all publications if `channel` is nil.
 ---@param channel? string `#ann` is the personal channel of the user `ann`.
 ---@return string[]|{channel: string, data: string, kind: "text"|"binary"}[] published
 function test.published(channel) end
@@ -170,8 +170,8 @@ function test.published(channel) end
 ---@return {level: "debug"|"info"|"warn"|"error", text: string}[] lines
 function test.log() end
 
----Checks that the application has logged an error that matches; this error does not fail the case. Each call expects one
----error.
+---Checks that the application has logged an error that matches `pattern`; this error does not fail the case. Each call
+---expects one error.
 ---@param pattern string A Lua pattern.
 ---@return string text The error with its traceback.
 function test.expect_error(pattern) end
@@ -252,7 +252,7 @@ function test.stub_websocket(url, options) end
 local server = {}
 
 ---Returns the next connection that the application has opened to this server. The application
----receives what is sent on it, and vice versa. Errors: there is none.
+---receives what is sent on it, and vice versa. Errors: the application opens no connection in time.
 ---@param options? { within?: number } Seconds by which the test's clock may advance until it arrives; 0 by default.
 ---@return veche.test.peer peer
 function server:accept(options) end
@@ -304,7 +304,7 @@ function test.fail(words) end
 ---@return string ...
 function test.match(text, pattern, words) end
 
----Checks that a function raises an error that matches. Returns the error.
+---Checks that a function raises an error that matches `pattern`. Returns the error.
 ---@param run fun()
 ---@param pattern? string A Lua pattern.
 ---@return any failure

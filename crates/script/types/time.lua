@@ -11,7 +11,7 @@ function time.now() end
 ---@return number seconds Since an arbitrary start; never goes back. For measuring durations.
 function time.monotonic() end
 
----Formats a date as in HTTP headers. Error: out of range.
+---Formats a date as in HTTP headers. Raises an error if `seconds` is out of range.
 ---@param seconds? number Since 1970, from 0 to 253402300799; now by default.
 ---@return string date "Sun, 06 Nov 1994 08:49:37 GMT"
 function time.http(seconds) end
@@ -22,7 +22,7 @@ function time.http(seconds) end
 ---@return string? why
 function time.parse_http(text) end
 
----Formats a date according to ISO 8601 and RFC 3339. Error: out of range.
+---Formats a date according to ISO 8601 and RFC 3339. Raises an error if an argument is out of range.
 ---@param seconds? number Since 1970, from -62167219200 to 253402207200; now by default.
 ---@param digits? integer Digits of the fraction, from 0 to 6; 3 by default. Further digits are truncated.
 ---@return string date "2023-11-14T22:13:20.125Z"

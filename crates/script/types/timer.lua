@@ -18,8 +18,8 @@ function timer.after(seconds, f, ...) end
 
 ---@class veche.timer.options
 ---@field seconds number From 0.001 to 31536000.
----What happens after an error of the function. "log", the default: it is logged, and the function is called again at the
----next time. "fail": the task fails with it, and so does the service that the timer belongs to.
+---What happens after an error of the function. "log", the default: the error is logged, and the function is called again
+---at the next time. "fail": the task fails with the error, and so does the service that the timer belongs to.
 ---@field on_error? "log"|"fail"
 
 ---Calls a function periodically, in a new task, until the task is cancelled or newer code replaces this one. Calls never

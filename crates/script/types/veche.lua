@@ -39,7 +39,7 @@ function veche.error(why) end
 
 ---Suspends the calling coroutine; nothing else is blocked. Never returns early. With 0 it continues after all other
 ---coroutines that can run, once the worker has polled for new events.
----Errors: where waiting is impossible (while the script is loaded, inside `table.sort`, `string.gsub` or another C
+---Errors: a call where waiting is impossible (while the script is loaded, inside `table.sort`, `string.gsub` or another C
 ---function); "cancelled" if the task is cancelled meanwhile.
 ---@param seconds number From 0 to 31536000; fractions are allowed, down to milliseconds.
 function veche.sleep(seconds) end
@@ -68,9 +68,9 @@ function veche.spawn(f, ...) end
 ---cases only: if more than 1 MiB was published in this turn, until it has been sent; and if too many publications are
 ---queued because the channel can't take them (1024 publications or 4 MiB; for all channels of a worker 16384 or 64 MiB),
 ---until half of them have been sent. With options it waits for the outcome and returns it.
----Errors: an invalid name; text that is not UTF-8; a table as "binary"; invalid arguments or options; "cancelled"; where
----waiting is impossible, "too many publications to … are waiting" and more than 64 MiB in one turn. With options also those
----of `veche.api`.
+---Errors: an invalid name; text that is not UTF-8; a table as "binary"; invalid arguments or options; "cancelled". Where
+---waiting is impossible, also "too many publications to … are waiting", and more than 64 MiB in one turn. With options,
+---also the errors of `veche.api`.
 ---@param channel string 1 to 255 bytes of UTF-8 without control characters.
 ---@param data string|table A table is published as JSON.
 ---@param options? "text"|"binary"|veche.publish.options "text" by default.
@@ -99,8 +99,8 @@ function veche.push(user, data, options) end
 ---@field tags? table<string, string>
 
 ---Reads a channel's history (`history_size` of its namespace). Waits for the answer of the channel's home worker.
----Errors: an invalid name or option; "the channel has no history"; "the position does not belong to the channel's
----current stream"; "cancelled"; where waiting is impossible.
+---Errors: an invalid name or option; "the channel has no history"; "the position does not belong to the channel's current
+---stream"; "cancelled"; a call where waiting is impossible.
 ---@param channel string
 ---@param options? veche.history.options
 ---@return veche.publication[] publications Oldest first by default.
@@ -114,7 +114,7 @@ function veche.history(channel, options) end
 ---@field info? string Information about the connection, as JSON.
 
 ---Lists the members of a channel (`presence` of its namespace). Waits for the answer of the channel's home worker.
----Errors: an invalid name; "the channel has no presence"; more than 10000 members; "cancelled"; where waiting is
+---Errors: an invalid name; "the channel has no presence"; more than 10000 members; "cancelled"; a call where waiting is
 ---impossible.
 ---@param channel string
 ---@return veche.member[] members In no particular order.
@@ -133,7 +133,7 @@ function veche.presence_stats(channel) end
 ---@field connections integer Number of connections on all workers.
 ---@field last_seen? number When the last connection closed, in seconds since 1970, if none is open and the time is known.
 
----Returns whether a user is online. Waits for the answer. Errors: an invalid name; "cancelled"; where waiting is
+---Returns whether a user is online. Waits for the answer. Errors: an invalid name; "cancelled"; a call where waiting is
 ---impossible.
 ---@param user string
 ---@return veche.user_status

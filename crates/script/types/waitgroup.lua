@@ -14,7 +14,7 @@ local waitgroup = {}
 ---@param count? integer 1 by default.
 function waitgroup:add(count) end
 
----Marks one operation as finished. Error: more than were added.
+---Marks one operation as finished. Error: all added operations are already marked.
 function waitgroup:done() end
 
 ---Waits until all operations have finished; returns at once if there are none.

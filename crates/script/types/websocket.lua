@@ -48,8 +48,8 @@ function websocket.open(url, options) end
 ---@class veche.websocket.callbacks: veche.websocket.options
 ---@field onopen? fun(ws: veche.ws) The connection is open; called again after each reconnect.
 ---@field onmessage? fun(ws: veche.ws, data: string, kind: "text"|"binary") Called only after `onopen` has ended.
----@field onclose? fun(ws: veche.ws, code: integer, reason: string) The connection was open and has closed. 1005 without a code,
----1006 without a closing handshake.
+---@field onclose? fun(ws: veche.ws, code: integer, reason: string) The connection was open and has closed. `code` is 1005
+---if the close frame had no code, and 1006 if there was no closing handshake.
 ---@field onerror? fun(ws: veche.ws, why: string) The connection could not be opened.
 ---@field reconnect? boolean|veche.websocket.reconnect Reopens the connection whenever it closes or can't be opened, until
 ---`ws:close()`.
@@ -74,7 +74,7 @@ local ws = {}
 ---@return ("closed"|"full")? why
 function ws:send(data, kind) end
 
----Waits until there is room again after "full".
+---Waits until there is room again, after `send` has returned "full".
 ---Errors: "cancelled"; where waiting is impossible.
 ---@return true? room Nil if the connection is closed.
 ---@return "closed"? why

@@ -59,7 +59,7 @@ impl AccessLogFile {
         Ok(OpenedLog(Some((log.clone(), output))))
     }
 
-    /// Switches to an opened log, or off if the configuration has none.
+    /// Switches to an opened log, or switches the log off if the configuration has none.
     pub(crate) fn switch(&self, opened: OpenedLog) -> Result<(), LogError> {
         let mut kept = self.kept.lock();
         let Some((log, output)) = opened.0 else {

@@ -81,7 +81,8 @@ impl AddressCounters {
                 .is_none_or(|used| (used.connections as usize) < max)
     }
 
-    /// Returns whether the address may start another connection or handshake now, and counts it.
+    /// Returns whether the address may start another connection or handshake now. If so, counts the
+    /// attempt.
     pub(crate) fn may_begin(&self, address: IpAddr, now_ms: u64) -> bool {
         let Some(rate) = *self.rate.read() else {
             return true;

@@ -1,8 +1,9 @@
-//! Banned users and revoked tokens: one table for all workers, and a file that preserves them across processes.
+//! Banned users and revoked tokens: one table for all workers, and a file that preserves them
+//! across processes.
 //!
 //! The file has a JSON line for each command of the back end, in order; the last line about a user
 //! or token counts. A line is written before its command is answered, and synced by the control
-//! thread within about a second, so that no worker waits for the disk: a power cut loses the
+//! thread within about a second, so that no worker waits for the disk. A power cut loses the
 //! commands since the last sync. A ban that can't be written is still enforced; the back end gets
 //! an error, and writing is retried. Expired bans stay in the table and the file for a while, since
 //! the clock may have been ahead. During a handover two processes use the file: each writes under a
@@ -55,7 +56,7 @@ type ExpiryTime = Option<u64>;
 /// The bans of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Bans {
-    /// False while nothing was ever banned: checks then need no lock.
+    /// False until something is banned for the first time. While it is false, checks need no lock.
     is_used: AtomicBool,
     table: RwLock<BanTable>,
     /// Locked until both the file and the table are changed, so that the file's lines have the order of the table's
@@ -73,7 +74,7 @@ struct BanFile {
     lines: usize,
     /// The number of lines that a power cut has made unreadable.
     holes: usize,
-    /// Bans in force that are not in the file because writing failed, in order.
+    /// Bans in force that could not be written to the file, in the order in which they were added.
     unwritten: Vec<Ban>,
     /// True while the file may have writes that are not synced to disk.
     is_unsynced: bool,
@@ -127,8 +128,9 @@ impl Bans {
         Ok(blocks)
     }
 
-    /// Reads the file again if another process has changed it, appends the bans not written yet, rewrites the file if most
-    /// lines are expired, and syncs it. Returns when to call it next and the result; `None` without a file.
+    /// Reads the file again if another process has changed it, appends the bans not written yet,
+    /// rewrites the file if most lines are expired, and syncs it. Returns the time of the next
+    /// call, and the result of this one; `None` without a file.
     ///
     /// # Errors
     /// The file can't be read or written; the bans in the table stay in force.
@@ -149,7 +151,8 @@ impl Bans {
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         let file = match veche_files::read(path) {
-            // The file does not exist, because the disk was full when it was to be created: there is nothing to sync.
+            // The file does not exist, because the disk was full when it was to be created. So
+            // there is nothing to sync.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file,
         };
@@ -242,7 +245,7 @@ impl Bans {
     }
 }
 
-/// Returns `None` instead of an error if the disk is full: the operation is retried later.
+/// Returns `None` instead of an error if the disk is full, so that the operation is retried later.
 fn or_retry_later<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(None),
@@ -448,8 +451,8 @@ impl BanFile {
             file.seek(SeekFrom::End(-1))?;
             file.read_exact(&mut last)?;
             if last != *b"\n" {
-                // A killed process may have left an incomplete line, which would become part of the next line: it is
-                // cut off.
+                // A killed process may have left an incomplete line, which would become part of the
+                // next line. So it is cut off.
                 before = whole_bytes(&mut file)?;
                 file.set_len(before)?;
             }

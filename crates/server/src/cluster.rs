@@ -26,7 +26,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Creates the state of a cluster; [`start`](thread::start) starts its thread, which [`wake`](Self::wake) wakes.
+    /// Creates the handle on the node's thread, which [`start`](thread::start) starts and [`wake`](Self::wake) wakes.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             waker: Arc::default(),

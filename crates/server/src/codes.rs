@@ -59,7 +59,7 @@ fn page() -> String {
         ),
         (
             "WebSockets closed without a Close frame",
-            "The peer would not receive a Close frame.",
+            "In these cases the peer would not receive a Close frame.",
             "code",
             SILENT,
         ),
@@ -77,7 +77,7 @@ fn page() -> String {
         ),
         (
             "Connections closed without a response",
-            "These end before a request was read, so nothing can be sent. They are counted by reason.",
+            "These connections end before a request was read, so no response can be sent. They are counted by reason.",
             "",
             UNSAID,
         ),
@@ -252,7 +252,7 @@ fn every_code_of_the_code_is_on_the_page() {
             "the table of close codes has no row for {code:?}"
         );
     }
-    // Protocol errors. A masked frame from a server is our own client's error, so it has no row.
+    // Each protocol error must have a row, except a masked frame from a server, which is an error of our own client.
     let errors = include_str!("../../proto/src/websocket/error.rs");
     for words in errors.split("#[error(\"").skip(1) {
         let words = words.split('"').next().unwrap_or_default();

@@ -81,13 +81,15 @@ impl DecisionLog {
         let mut watchers = self.watchers.lock();
         watchers.retain(|watcher| !watcher.is_gone());
         if watchers.len() >= WATCHERS_MAX {
-            return warn!("the limit of {WATCHERS_MAX} watchers of decisions is reached");
+            return warn!(
+                "the limit of {WATCHERS_MAX} readers of decisions about clients is reached"
+            );
         }
         let spawned = thread::Builder::new()
             .name("decisions".to_owned())
             .spawn(move || write(&waiting, to));
         if let Err(error) = spawned {
-            return warn!(%error, "can't start a thread for a watcher of decisions");
+            return warn!(%error, "can't start a thread for a reader of decisions about clients");
         }
         watchers.push(DecisionWatcher {
             wanted,

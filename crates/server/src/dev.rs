@@ -31,11 +31,11 @@ pub(crate) const TAG: &[u8] = b"\n<script type=\"module\" src=\"/_veche/dev.js\"
 
 /// The time for which a notice is published, so that a loading page receives it.
 const KEPT: Duration = Duration::from_secs(3);
-/// The most notices kept; a flood of errors needs no more.
+/// The maximum number of notices that are kept. A flood of errors needs no more.
 const NOTICES_MAX: usize = 32;
 /// The longest text of a notice in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 10;
-/// The most files below static roots that are checked for changes.
+/// The maximum number of files below static roots that are checked for changes.
 const FILES_MAX: usize = 10_000;
 
 /// The notices of the process.
@@ -106,8 +106,9 @@ impl DevMode {
         let fingerprint = fingerprint(config);
         let mut board = self.board.lock();
         board.refused = None;
-        // An error that was not published stays, after the notice at which pages remove errors: saving a file may cause two
-        // reloads, the second just after the error.
+        // Pages remove the errors that they show when they receive the notice `reloaded`. Saving one file may cause two
+        // reloads, the second just after an error. Errors that were not published yet are therefore kept, and published
+        // after that notice.
         let unseen: Vec<RecentNotice> = board
             .recent
             .drain(..)

@@ -68,7 +68,7 @@ impl Dumps {
                 write(&store, &wanted, File::from(to));
             });
         match spawned {
-            Ok(_) => tracing::info!(table = name, "a table is dumped"),
+            Ok(_) => tracing::info!(table = name, "dumping a table"),
             // The descriptor was dropped with the failed thread, so the client sees the end of the connection.
             Err(error) => tracing::warn!(%error, "can't start a thread for a dump"),
         }
@@ -193,12 +193,17 @@ fn find(store: &Store, wanted: &DumpRequest) -> Result<(Arc<Table>, Scan), Strin
 /// Lists the existing names for an error.
 fn listed<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<String> = names.map(|name| format!("{name:?}")).collect();
-    let others = names.len().saturating_sub(NAMES_SHOWN_MAX);
-    let shown = names[..names.len() - others].join(", ");
-    match (names.len(), others) {
-        (0, _) => format!("no {what} exists"),
-        (_, 0) => format!("there is {shown}"),
-        _ => format!("there are {shown} and {others} more"),
+    match names.as_slice() {
+        [] => format!("no {what} exists"),
+        [name] => format!("there is {name}"),
+        [first @ .., last] if names.len() <= NAMES_SHOWN_MAX => {
+            format!("there are {} and {last}", first.join(", "))
+        }
+        _ => {
+            let shown = names[..NAMES_SHOWN_MAX].join(", ");
+            let others = names.len() - NAMES_SHOWN_MAX;
+            format!("there are {shown} and {others} more")
+        }
     }
 }
 
@@ -218,7 +223,7 @@ fn now_ms() -> u64 {
 /// The reason why receiving rows failed.
 #[derive(Debug)]
 pub(crate) enum ReceiveError {
-    /// The source ended without a `DumpEnd`.
+    /// The rows can't be read, or no valid `DumpEnd` follows them.
     Source(io::Error),
     /// The rows can't be written to the sink.
     Sink(io::Error),

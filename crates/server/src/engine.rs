@@ -13,7 +13,7 @@ use veche_outbound::engine::{EnginePort, EngineSettings, Notice, RemoteStore, Se
 /// The target of log lines of an engine.
 const LOG: &str = "veche::engine";
 
-/// A worker's end of an engine outside the process.
+/// The port through which a worker uses an engine outside the process.
 pub(crate) type HomePort = EnginePort<Order, Event>;
 
 /// Connects to the engine; `None` if it is within this process.
@@ -57,19 +57,19 @@ fn say(notice: &Notice) {
     match notice {
         Notice::Connected => info!(target: LOG, "the engine is connected again"),
         Notice::Lost(error) => {
-            warn!(target: LOG, %error, "the engine is not connected: publications wait, then fail");
+            warn!(target: LOG, %error, "the engine is not connected; publications wait for it, then fail");
         }
         Notice::Restarted => {
             info!(target: LOG, "Redis was restarted: comparing the positions of channels");
         }
         Notice::Promoted => {
-            warn!(target: LOG, "a replica of Redis was promoted: all channels begin new epochs");
+            warn!(target: LOG, "a replica of Redis was promoted, so all channels begin new epochs");
         }
         Notice::Trusted => {
-            warn!(target: LOG, "a replica of Redis was promoted: positions stay valid by on_failover = \"trust\", and lost publications go unnoticed");
+            warn!(target: LOG, "a replica of Redis was promoted; because of on_failover = \"trust\" positions stay valid, and lost publications go unnoticed");
         }
         Notice::Refused(error) => {
-            warn!(target: LOG, %error, "Redis refuses commands: publications fail");
+            warn!(target: LOG, %error, "Redis refuses commands, so publications fail");
         }
     }
 }

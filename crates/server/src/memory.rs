@@ -31,7 +31,7 @@ pub(crate) fn release_when_idle() -> Result<(), String> {
     tikv_jemalloc_ctl::background_thread::write(true).map_err(|error| error.to_string())
 }
 
-/// Does nothing: glibc's allocator has no such thread.
+/// Does nothing, because glibc's allocator has no thread that returns unused pages.
 #[cfg(not(feature = "jemalloc"))]
 #[expect(clippy::unnecessary_wraps, reason = "jemalloc's can fail")]
 pub(crate) fn release_when_idle() -> Result<(), String> {
@@ -120,7 +120,7 @@ impl MemoryMonitor {
             tracing::warn!(
                 used,
                 limit,
-                "memory_limit is reached: no new work is accepted"
+                "memory_limit is reached, so no new work is accepted"
             );
         } else {
             tracing::info!(used, limit, "below memory_limit again");

@@ -197,17 +197,17 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_push_fan_out",
-        "Deliveries to connections of publications that this worker ordered",
+        "Deliveries to connections, counting only publications that this worker ordered",
         |s| &s.fanned_out,
     ),
     (
         "veche_paced",
-        "Times that reading from a client was delayed because it exceeded its rate",
+        "Times that reading from a client was delayed because the client exceeded its rate",
         |s| &s.throttled,
     ),
     (
         "veche_messages_dropped",
-        "Messages of clients, and commands in messages, dropped because they exceeded the rate",
+        "Messages of clients, and commands in messages, dropped because the client exceeded its rate",
         |s| &s.messages_dropped,
     ),
     (
@@ -292,7 +292,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_history_bytes",
-        "Bytes of history, including positions without publications; limits.history_bytes limits the stored publications of all workers",
+        "Bytes that the history on this worker uses, including positions of channels without publications; limits.history_bytes limits the sum of all workers without those positions",
         |s| &s.history_bytes,
     ),
     (
@@ -577,7 +577,7 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
-    /// Generates the reference page from a scrape.
+    /// Generates the reference page of the metrics from a scrape.
     #[test]
     fn the_reference_lists_every_metric() {
         let store = Arc::new(Store::default());

@@ -1,6 +1,6 @@
 //! The state that all workers of the process share: connection counts, readiness, counters and services.
 //!
-//! Used at accept, registration and close, never per message.
+//! It is used when connections are accepted, registered and closed, never per message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -88,7 +88,7 @@ pub(crate) struct ProcessState {
     pub(crate) slow: SlowLog,
     /// Counts of server processes that ended unexpectedly.
     pub(crate) restarts: Restarts,
-    /// Watchers of decisions about clients.
+    /// Passes decisions about clients to their watchers and to the log.
     pub(crate) decisions: DecisionLog,
     /// The other nodes, if this process belongs to a cluster.
     pub(crate) cluster: Option<Arc<Cluster>>,

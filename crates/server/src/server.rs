@@ -64,11 +64,11 @@ pub(crate) struct RunningServer {
     watch: PulseWatch,
 }
 
-/// The address space of a worker's stack: scripts may nest C calls.
+/// The address space of a worker's stack. It is large because scripts may nest C calls.
 pub(crate) const WORKER_STACK_BYTES: usize = 16 << 20;
 
-/// Starts all workers and returns when they accept. `boot` identifies the boot of the machine; services simulate the
-/// users of `load_run` if given.
+/// Starts all workers and returns when they accept. `boot` identifies the boot of the machine. If `load_run` is
+/// given, services simulate its users.
 pub(crate) fn start(
     start: StartOptions,
     boot: Option<String>,

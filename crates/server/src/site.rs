@@ -253,7 +253,7 @@ const MESSAGES: websocket::MessageLimits = websocket::MessageLimits {
     inflate_ratio_max: 200,
 };
 
-/// Returns the routes of developer pages: their script, and its channel.
+/// Returns the routes that pages load under `veche dev`: the developer's script, and the WebSocket for notices.
 fn dev_routes() -> impl Iterator<Item = Route> {
     let root = PathBuf::from(dev::PAGES_ROOT);
     let socket = registry::handler("push").map(|push| Route {

@@ -1,7 +1,7 @@
 //! The slowest recent operations: turns of workers, handlers of applications, requests.
 //!
-//! Workers record operations above a threshold, which are rare; the slowest few of each kind of the last five to ten
-//! minutes are kept. `veche status --slow` shows them.
+//! Workers record operations above a threshold, which are rare. For each kind of operation, only the slowest few of
+//! the last five to ten minutes are kept. `veche status --slow` shows them.
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};

@@ -171,7 +171,8 @@ impl FuzzStage<Simulated> {
             assert!(posted.is_ok(), "the worker must accept commands");
         }
         self.control.flush();
-        // A message would wake a sleeping worker. This worker does not sleep: setting the clock has the same effect.
+        // In the server, a message would wake a sleeping worker. This worker does not sleep, so setting the clock has
+        // the same effect.
         let now_ms = self.network().now_ms();
         self.network().set_now_ms(now_ms);
         Ok(())

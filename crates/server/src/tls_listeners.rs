@@ -19,7 +19,7 @@ use veche_tls::{
     Acceptor, AlpnChallenges, Certificate, ClientAuth, FileFingerprint, Roots, Tickets, fingerprint,
 };
 
-/// The interval of checking files.
+/// The interval at which changes of the certificate files are checked for.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The interval of reminders about an expiring certificate.
@@ -31,7 +31,7 @@ pub(crate) enum ListenerMode {
     Plain,
     /// The listener accepts connections with TLS and the current certificates.
     Tls(Acceptor),
-    /// Connections are rejected: TLS is configured, but there is no certificate.
+    /// Connections are rejected, because TLS is configured but there is no certificate.
     Closed,
 }
 
@@ -85,7 +85,7 @@ struct TlsListener {
 
 impl TlsListeners {
     /// Creates an empty set. `alpn_challenges` are answered by listeners whose certificates are
-    /// ordered.
+    /// ordered with ACME.
     pub(crate) fn new(alpn_challenges: &AlpnChallenges) -> Self {
         Self {
             alpn_challenges: alpn_challenges.clone(),
@@ -133,8 +133,8 @@ impl TlsListeners {
         Ok(kept.acceptors())
     }
 
-    /// Checks for changed files if a check is due. Returns new acceptors if a changed file is valid, and the time of
-    /// the next check; `None` if no listener uses TLS.
+    /// Checks for changed files if a check is due. Returns new acceptors if a changed file is
+    /// valid, and the time of the next check, which is `None` if no listener uses TLS.
     pub(crate) fn reload_changed(&self) -> (Option<TlsAcceptors>, Option<Instant>) {
         let mut kept = self.kept.lock();
         if kept.listeners.iter().all(Option::is_none) {
@@ -199,7 +199,7 @@ impl CertificateInUse {
         if self.valid_until_s < now_s {
             warn!(
                 listener = self.listener,
-                "tls: the certificate in {file} has expired: clients refuse it"
+                "tls: the certificate in {file} has expired, so clients refuse it"
             );
         } else if self.valid_until_s < now_s + self.warn_before_s {
             warn!(
@@ -312,7 +312,7 @@ impl TlsListener {
             listener: self.label.clone(),
             file: certificate.file().to_owned(),
             valid_until_s: certificate.valid_until_s(),
-            // Certificates are renewed when a third of their validity is left.
+            // Certificates ordered with ACME are renewed when a third of their validity is left.
             warn_before_s: match is_ordered {
                 true => usual_s.min(life_s / 6),
                 false => usual_s,
@@ -342,7 +342,7 @@ impl TlsListener {
             Err(why) => {
                 error!(
                     listener = self.label,
-                    "TLS files have changed but are invalid, the old certificates stay in use: {why}"
+                    "TLS files have changed but are invalid; the old certificates stay in use: {why}"
                 );
                 false
             }

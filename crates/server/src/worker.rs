@@ -171,7 +171,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
                 let me = self.rest.index();
                 error!(worker = me, %error, "the worker's loop failed");
                 eprintln!("veche: worker {me}: the loop failed: {error}");
-                // Another thread writes the log: give it time before the process ends.
+                // Another thread writes the log. This gives it time before the process ends.
                 std::thread::sleep(Duration::from_millis(200));
                 std::process::abort();
             }
@@ -246,7 +246,7 @@ impl<A: WorkerApps> WorkerState<A> {
     }
 
     fn event<D: Driver>(&mut self, driver: &mut D, event: DriverEvent<'_>) {
-        // The worker waited until this event: the turn is measured from here.
+        // The worker was waiting until this event, so the turn is measured from here.
         if self.began.is_none() {
             self.began = Some(clock_now());
             self.pulse.set(TurnStep::Events);

@@ -1,4 +1,5 @@
-//! `veche bench scenario` against the real server: kept and broken promises, and invalid files.
+//! Tests `veche bench scenario` against the real server: objectives (promises) that are kept or broken, and invalid
+//! files.
 
 mod support;
 
@@ -79,7 +80,8 @@ impl Seen {
     }
 }
 
-/// Returns the first lines of a scenario file. They allow bottlenecks, since the tester shares cores with the server.
+/// Returns the first lines of a scenario file. They permit the tester to be the bottleneck, since it shares cores with
+/// the server.
 fn defaults(server: &Server) -> String {
     format!(
         "url = \"ws://{}/echo\"\nconnections = 10\nduration = \"500ms\"\nwarmup = \"100ms\"\n\
@@ -204,7 +206,7 @@ fn broken_promises_exit_with_8() {
         .says("  BROKEN  latency.p99 <= 1us: ")
         .says("  kept    latency.p50 <= 10s: ")
         .says("  BROKEN  server.bytes_per_connection <= 1GiB: not measured")
-        // Errors are a broken promise even if no promise mentions them.
+        // Errors break a run even if no objective mentions them.
         .says("  BROKEN  errors == 0: 1")
         .says("3 of 6 promises BROKEN");
     assert_eq!(seen.err, "veche: 3 of 6 promises were broken\n");

@@ -110,8 +110,8 @@ veche.toml:9:8: root: Veche has no built-in files \"builtin:x\"; did you mean \"
     );
 }
 
-/// Neither a check nor a start accepts a static route that could expose the configuration, or a file that the
-/// configuration names.
+/// Neither a check nor a start accepts a static route that could expose the configuration file or a file that
+/// the configuration names.
 #[test]
 fn neither_check_nor_a_start_serves_what_the_configuration_names() {
     let folder = Folder::new("served");
@@ -161,8 +161,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
         for command in ["check", "serve"] {
             let (code, out, err) = folder.run(&[command]);
             assert_eq!((code, out.as_str()), (1, ""), "{command} {root}: {err}");
-            let line =
-                "veche.toml:13:8: root: clients could read files that the configuration names: ";
+            let line = "veche.toml:13:8: root: clients could read files that the configuration names, because ";
             assert!(err.starts_with(line), "{err}");
             assert!(
                 err.contains(holds) && err.contains("serve a folder without them\n"),
@@ -179,7 +178,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
     file("keys/api.key", 0o644);
     folder.write(&config("site", "keys/api.key"));
     let (code, _, err) = folder.run(&["check"]);
-    let warning = "veche.toml:7:9: keys: every user of this machine can read keys/api.key; chmod o= keys/api.key (warning)\n";
+    let warning = "veche.toml:7:9: keys: every user of this machine can read keys/api.key; run chmod o= keys/api.key (warning)\n";
     assert_eq!((code, err.as_str()), (0, warning));
 }
 
@@ -464,9 +463,10 @@ fn status_and_reload() {
     assert_eq!((code, out.as_str()), (0, "reloaded: limits.idle_timeout\n"));
     assert_eq!(
         err,
-        "veche: needs a restart to take effect: server.workers\n"
+        "veche: these changes take effect only after a restart: server.workers\n"
     );
-    let later = "veche: needs a restart to take effect: server.workers, server.io\n";
+    let later =
+        "veche: these changes take effect only after a restart: server.workers, server.io\n";
     assert_eq!(
         folder.run(&["reload"]),
         (0, String::new(), later.to_owned()),
@@ -493,7 +493,7 @@ fn status_and_reload() {
 fn stop_waits_until_the_process_is_gone() {
     let folder = Folder::new("stop");
     folder.write(GOOD);
-    // A process to be stopped; the responses contain its pid.
+    // `stop` waits until this process has ended, because the supervisor's responses contain its pid.
     let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
     let status = json!({"ok": true, "status": {"supervisor": {"pid": sleeper.id()}}});
     let ok = json!({"ok": true});

@@ -1,5 +1,5 @@
-//! `veche dev`: saved changes take effect at once. Errors are shown in the log and on pages, while the old code
-//! continues.
+//! Tests `veche dev`: saved changes take effect at once. Errors are shown in the log and on pages, and the old
+//! code continues.
 
 #[path = "support/mod.rs"]
 mod support;

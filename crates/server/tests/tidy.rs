@@ -296,8 +296,8 @@ const OUTLET: &str = "implOutletfor";
 /// The folder in which the order of a turn's steps is defined, once.
 const TURN: &str = "crates/worker/src/";
 
-/// Places outside [`TURN`] that may contain calls from [`TURN_STEPS`]: their definitions, the tests of
-/// one crate, and the hub's tests of engines, which also run on a store.
+/// Places outside [`TURN`] that may contain calls from [`TURN_STEPS`]: the crates that define them,
+/// the hub's tests of engines that `veche-outbound` runs on a real store, and this file.
 const TURN_PARTS: &[&str] = &[
     "crates/frontends/src/",
     "crates/hub/",
@@ -474,7 +474,7 @@ fn the_steps_of_a_turn_are_in_one_crate() {
     let mut missing: Vec<&str> = TURN_STEPS.to_vec();
     let mut problems = Vec::new();
     for (name, text) in sources_where(|name| is_of_a_crate(name) || name.starts_with("fuzz/")) {
-        // The steps are searched without white space, since a chain of calls may be split over lines.
+        // White space is removed before the search, since a chain of calls may be split over lines.
         let text: String = text.split_whitespace().collect();
         if text.contains(OUTLET) && is_elsewhere(&name) {
             problems.push(format!("{name}: impl Outlet"));

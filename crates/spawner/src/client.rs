@@ -65,14 +65,14 @@ impl PendingSpawner {
         command
             .arg0("veche")
             .arg(crate::SPAWNER)
-            // A separate process group, so that signals from a terminal reach only the supervisor.
+            // The spawner gets its own process group, so that signals from a terminal reach only the supervisor.
             .process_group(0)
             .stdin(Stdio::from(self.socket))
             .spawn()
     }
 }
 
-/// A spawner as seen by the process that uses it, one for all pools of a configuration.
+/// The connection to a spawner, which starts the processes of all pools of a configuration.
 #[derive(Debug)]
 pub struct Spawner(Mutex<Source>);
 
@@ -80,8 +80,8 @@ pub struct Spawner(Mutex<Source>);
 enum Source {
     /// The main socket of a spawner that the supervisor started.
     Given(MessageSocket),
-    /// A spawner that this process starts on first use: its programs, and once it has started its process and main
-    /// socket.
+    /// A spawner that this process starts on first use. Contains the spawner's programs and, after the start, its
+    /// process and main socket.
     Own(Vec<WorkerProgram>, Option<(Child, MessageSocket)>),
 }
 

@@ -105,7 +105,7 @@ impl Spawner {
         let programs = match message {
             ToSpawner::Setup => programs(&from_memory(memory).map_err(named)?)?,
             ToSpawner::Programs => from_memory(memory).map_err(named)?,
-            _ => return Err("the first message is not the setup".to_owned()),
+            _ => return Err("the first message is not the setup of the spawner".to_owned()),
         };
         // Without worker programs the spawner is not needed, so it closes its main socket and ends.
         let main = Some(main).filter(|_| !programs.is_empty());

@@ -19,7 +19,7 @@ pub fn launch() -> ExitCode {
         eprintln!("veche: the worker process can't be bound to its spawner: {error}");
         return ExitCode::FAILURE;
     }
-    // If the spawner ended before the signal was set, the kernel does not end this process.
+    // If the spawner ended before this process requested the signal, the kernel does not end this process.
     if parent.is_none() || getppid().map(|pid| pid.as_raw_nonzero().get()) != parent {
         return ExitCode::FAILURE;
     }

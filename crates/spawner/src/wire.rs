@@ -51,7 +51,7 @@ pub(crate) enum ToSpawner {
     Programs,
     /// Opens a pool: the spawner's end of the pool's socket is attached.
     Pool,
-    /// Starts a process. Its socket, standard output and standard error are attached.
+    /// Starts a process. Descriptors of its socket, standard output and standard error are attached.
     Start {
         /// The number by which the pool identifies the process.
         key: u64,
@@ -115,7 +115,8 @@ impl MessageSocket {
     /// Sends a message with descriptors.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing was sent. `InvalidInput`: the message is too long. Otherwise, the other side has ended.
+    /// `WouldBlock`: nothing was sent. `InvalidInput`: the message is too long. Any other error: the other side has
+    /// ended.
     pub(crate) fn send(
         &self,
         message: &impl Serialize,

@@ -78,7 +78,7 @@ fn row(id: u64, word: &[u8]) -> [Cell<'_>; 3] {
     [Cell::Bits(id), Cell::Bits(user), Cell::Text(word)]
 }
 
-/// Adds rows until there are enough or the limit is reached.
+/// Adds rows until the table has `rows` rows or reaches its memory limit.
 fn fill(table: &Table, rows: u64, ttl_ms: Option<u64>) {
     for id in 0..rows {
         let put = table.put(PutMode::Insert, &row(id, b"word"), ttl_ms, 0);
@@ -115,24 +115,24 @@ fn main() {
     fill(&large, ROWS, Some(10));
     apply(
         &large,
-        "800,000 expired rows, a batch of 10,000",
+        "a table with 800,000 expired rows gets a batch of 10,000",
         &batch(10_000, b"word"),
     );
 
     for (name, evict, ttl_ms) in [
         (
-            "a full table of expired rows, a batch of 10,000",
+            "a full table of expired rows gets a batch of 10,000",
             None,
             Some(10),
         ),
-        ("the same with eviction by key", Some("key"), Some(10)),
+        ("the same table with eviction by key", Some("key"), Some(10)),
         (
-            "a full table, eviction by key, a batch of 10,000",
+            "a full table with eviction by key gets a batch of 10,000",
             Some("key"),
             None,
         ),
         (
-            "the same, eviction by an index in another order",
+            "the same table with eviction by an index in another order",
             Some("by_user"),
             None,
         ),
@@ -143,7 +143,7 @@ fn main() {
                 draft.evict = evict.map(str::to_owned);
             });
             fill(&full, u64::MAX, ttl_ms);
-            let what = format!("{name}, strings of {}", word.len());
+            let what = format!("{name}, with strings of {} bytes", word.len());
             apply(&full, &what, &batch(rows, word));
         }
     }
@@ -163,7 +163,7 @@ fn main() {
     let large = Value::Bytes(vec![b'x'; 16 << 20].into());
     for _ in 0..2 {
         let before = dict.used_bytes();
-        let what = "a full dictionary of expired entries, a value of 16 MiB";
+        let what = "a full dictionary of expired entries gets a value of 16 MiB";
         measure(
             what,
             || _ = dict.get(b"7", 20),

@@ -4,8 +4,8 @@
 //! cargo run --profile bench -p veche-store --example speed -- 11000000
 //! ```
 //!
-//! With a second argument, only measurements whose names contain it are run. Rows are visits as in examples/highload-cup:
-//! about eleven per user, in random order.
+//! The first argument is the number of rows. A second argument selects the measurements whose names contain it. The rows
+//! are visits as in examples/highload-cup: about eleven visits per user, in random order.
 
 #[path = "../../../tests/now.rs"]
 mod now;
@@ -120,7 +120,7 @@ fn load(sizes: &Sizes) -> Arc<Table> {
         begun.elapsed().as_secs_f64(),
         table.info().bytes as f64 / 1e6
     );
-    std::fs::remove_file(path).expect("the row was found before and must still exist");
+    std::fs::remove_file(path).expect("the file was written before and must still exist");
     table
 }
 

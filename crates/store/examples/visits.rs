@@ -5,8 +5,8 @@
 //! cargo run --release -p veche-store --example visits -- data
 //! ```
 //!
-//! With a second argument it also saves the table to that file and loads it again. A file with the extension .table is
-//! loaded as a snapshot.
+//! If a second argument names a file, the table is also saved to it and loaded again. An input file with the extension
+//! .table is loaded as a snapshot.
 
 #[path = "../../../tests/now.rs"]
 mod now;

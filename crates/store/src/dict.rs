@@ -233,7 +233,7 @@ impl Dict {
             if !goes_on() {
                 return None;
             }
-            // Once enough keys are found, the following shards need not search beyond the last of them.
+            // Once `most` keys are found, the following shards need not search beyond the last of these keys.
             let last = found.get(most.wrapping_sub(1)).cloned();
             found.extend(shard.lock().keys(prefix, most, last.as_deref(), now_ms));
             found.sort();

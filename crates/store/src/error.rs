@@ -11,7 +11,7 @@ pub enum Error {
     /// The maximum number of dictionaries, queues or counters is reached.
     #[error("the limit of {most} {what} is reached")]
     TooMany {
-        /// The kind of object in the plural.
+        /// The kind of objects that are too many, as a plural noun.
         what: &'static str,
         /// The maximum number of objects of the kind `what`.
         most: usize,

@@ -61,7 +61,7 @@ pub enum MetricError {
         "the limit of {SERIES_MAX} series of a metric is reached: labels are for a few values, not for users or addresses"
     )]
     TooManySeries,
-    /// The label values don't match the labels in number or length.
+    /// The number of label values differs from the number of labels, or a value is too long.
     #[error("the number of label values must be {0}, each of at most {LABEL_BYTES_MAX} bytes")]
     Labels(usize),
 }

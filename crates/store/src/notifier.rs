@@ -1,5 +1,5 @@
-//! Notification of waits across threads. Each thread that waits has a notifier, to which other threads send the numbers of
-//! completed waits.
+//! Tells threads which of their waits are complete. Each thread that waits has a notifier, to which other threads send
+//! the numbers of the completed waits.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ impl Notifier {
         }
     }
 
-    /// Returns whether there are numbers to take.
+    /// Returns whether [`take`](Self::take) would return at least one number.
     #[must_use]
     pub fn has_notified(&self) -> bool {
         self.has_numbers.load(Ordering::Acquire)

@@ -115,7 +115,7 @@ impl ControlClient {
             }
             Ok(request) => {
                 self.refuse(&format!(
-                    "version {} is not supported, only {VERSION}",
+                    "version {} of the control protocol is not supported, only {VERSION}",
                     request.version
                 ));
                 None

@@ -144,8 +144,8 @@ impl SocketLock {
                 Ok(()) => {
                     let place = PinnedPath::open(&path).map_err(io)?;
                     let ours = file.metadata().map_err(io)?;
-                    // If the path leads to another file by now, the previous holder has removed the locked one, and other
-                    // processes lock the new file.
+                    // If the path leads to another file by now, the lock's previous holder has removed the file that
+                    // this process locked. Other processes lock the new file, so this process tries again.
                     if place.identity().map_err(io)? == Some((ours.dev(), ours.ino())) {
                         return Ok(Self { place, _file: file });
                     }

@@ -34,9 +34,9 @@ use crate::message::ListenerSockets;
 use crate::restarts::Restarts;
 use veche_clock::now;
 
-/// The version of [`SupervisorState`]: a program takes over only from one with the same version.
+/// The version of [`SupervisorState`]: a program takes over only from a program with the same version.
 pub(crate) const HANDOVER_VERSION: u32 = 3;
-/// The environment variable of a program started for a handover.
+/// The environment variable by which a program finds out that it was started for a handover.
 pub(super) const HANDOVER_VARIABLE: &str = "VECHE_HANDOVER";
 const REHEARSAL: &str = "rehearsal";
 
@@ -263,7 +263,7 @@ pub(super) fn take() -> io::Result<InheritedState> {
     link.receive()?;
     no_stdin()?;
     let mut one = || link.take_descriptors(1)?.pop();
-    let memory = one().ok_or_else(|| bad("no state was received"))?;
+    let memory = one().ok_or_else(|| bad("no state of the previous supervisor was received"))?;
     let mut text = String::new();
     let mut memory = File::from(memory);
     memory.rewind()?;
@@ -272,7 +272,7 @@ pub(super) fn take() -> io::Result<InheritedState> {
     if state.version != HANDOVER_VERSION {
         let version = state.version;
         return Err(bad(&format!(
-            "the state has version {version}, this program reads {HANDOVER_VERSION}"
+            "the state has version {version}, but this program reads version {HANDOVER_VERSION}"
         )));
     }
     let missing = || bad("a descriptor is missing");

@@ -149,7 +149,8 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     let control_socket = ControlSocket::claim(&config.server.control)?;
     let raised = descriptors::raise()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // At least one socket per core: a later server process may have more workers, up to one per core.
+    // At least one socket per core, since a later server process may have more workers, up to one
+    // per core.
     let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
     // Warnings that are kept until the log is open.
     let mut remarks = Vec::new();
@@ -229,7 +230,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, Se
         "upgraded: the supervisor continues"
     );
     if let Err(error) = moved {
-        warn!(target: TARGET, "the control socket is not moved: {error}");
+        warn!(target: TARGET, "can't move the control socket: {error}");
     }
     reload::log_warnings(&loaded.config);
     let mut remarks = Vec::new();
@@ -461,8 +462,8 @@ impl Supervisor {
             self.watchdog.deadline(),
         ];
         let timeout = deadline.into_iter().flatten().min().map(|deadline| {
-            // Rounded up to the next millisecond: a wakeup just before the deadline would make the loop spin until the
-            // deadline.
+            // Rounded up to the next millisecond, since a wakeup just before the deadline would
+            // make the loop spin until the deadline.
             deadline.saturating_duration_since(now()) + Duration::from_millis(1)
         });
         poll_once(&mut fds, timeout)
@@ -541,8 +542,8 @@ impl Supervisor {
         self.expire_pending_requests(now);
         self.clients.expire(now);
         self.watch(now);
-        // If the server process hangs, no watchdog notification is sent: should killing it fail, the service manager restarts
-        // the service.
+        // If the server process hangs, no watchdog notification is sent. So if it can't be killed,
+        // the service manager restarts the service.
         if !self.watchdog.is_hung {
             self.notifier.tick(now);
         }

@@ -107,7 +107,7 @@ impl Supervisor {
             ToSupervisor::Status { id, report } => self.answer_status(id, Ok(report)),
             ToSupervisor::Pulse { stuck } => self.take_pulse(stuck),
             ToSupervisor::SpawnerEnded => self.replace_spawner(),
-            // `ServerChild::receive` has already recorded it.
+            // `ServerChild::receive` has already recorded the end of the services.
             ToSupervisor::ServicesEnded => {}
         }
     }

@@ -20,8 +20,8 @@ use serde::de::DeserializeOwned;
 
 use veche_net::scm_rights;
 
-/// The longest line in bytes. It can contain two configurations of at most 1 MiB as JSON strings, in which a character
-/// takes up to six bytes.
+/// Maximum length of a line in bytes. It can contain two configurations of at most 1 MiB as JSON strings, in which a
+/// character takes up to six bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
 /// The maximum number of unsent bytes.
 const UNSENT_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
@@ -198,7 +198,7 @@ impl ControlLink {
             {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
-                    "the control socket is flooded",
+                    "too much unread data was received on the control socket",
                 ));
             }
         }

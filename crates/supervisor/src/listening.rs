@@ -25,15 +25,18 @@ const BACKLOG: i32 = 65_535;
 /// outbox, where it counts against limits. By default the kernel would queue megabytes per client, and when its TCP memory runs
 /// short, all connections of the machine suffer.
 const KERNEL_UNSENT_BYTES: u32 = 128 << 10;
-/// The idle time before TCP keep-alive probes start, and the time between probes. After a number of unanswered probes the
-/// kernel ends the connection as timed out. So peers that vanish silently, such as machines that lose power, are detected
-/// within two minutes; the pings of a session detect them earlier.
+/// The idle time before TCP keep-alive probes start. After a number of unanswered probes the kernel ends the
+/// connection as timed out. So peers that vanish silently, such as machines that lose power, are detected within two
+/// minutes. The pings of a session detect them earlier.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
+/// The time between two TCP keep-alive probes.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// The number of unanswered TCP keep-alive probes after which the connection ends.
 const KEEP_ALIVE_PROBES: u32 = 4;
-/// The number of retries if an address is in use, and the time between them. A server process whose supervisor was killed needs
-/// a moment to notice that and to close its listeners.
+/// The maximum number of retries if an address is in use. A server process whose supervisor was killed needs a moment
+/// to notice that and to close its listeners.
 const IN_USE_RETRIES: u32 = 20;
+/// The time between two retries if an address is in use.
 const IN_USE_RETRY_EVERY: Duration = Duration::from_millis(100);
 
 /// The sockets of one `[[listen]]` section.
@@ -53,7 +56,7 @@ impl ListeningSockets {
         })
     }
 
-    /// Adds a socket bound by an earlier run of this program, which may have had another version.
+    /// Adds a socket that an earlier run of this program has bound. That run may have been of another version.
     pub(super) fn add_kept(all: &mut Vec<Self>, socket: OwnedFd) -> io::Result<()> {
         let found = SockRef::from(&socket);
         let address = found.local_addr()?.as_socket();
@@ -74,7 +77,7 @@ impl ListeningSockets {
         Ok(())
     }
 
-    /// Binds more sockets, up to `count`.
+    /// Binds more sockets until there are `count`.
     pub(super) fn grow(&mut self, count: usize) -> Result<(), ListenError> {
         let address = self.address;
         let listening = |source| ListenError { address, source };
@@ -296,8 +299,8 @@ mod tests {
             veche_net::spread_evenly(&set.sockets, workers).expect("Linux 4.5");
             let shares = shares(&set, workers);
             let mean = 5000.0 / workers as f64;
-            // More than four standard deviations. Without `spread_evenly`, some workers get 60 % more connections than
-            // others, or even twice as many.
+            // The tolerance is more than four standard deviations. Without `spread_evenly`, some workers get 60 % more
+            // connections than others, or even twice as many.
             let slack = 5.0 * mean.sqrt();
             let is_even = |share: &usize| (*share as f64 - mean).abs() < slack;
             assert!(shares.iter().all(is_even), "{workers} workers: {shares:?}");

@@ -49,7 +49,8 @@ pub(crate) enum ToServer {
         /// The problems that were found, formatted for the developer.
         why: String,
     },
-    /// The services of all previous server processes have ended: starts the services that were held back.
+    /// Makes the server process start the services that it held back. Sent when the services of all previous server
+    /// processes have ended.
     StartServices,
     /// The log files were moved away and have to be reopened.
     ReopenLogs,
@@ -116,7 +117,7 @@ pub(crate) struct StartMessage {
     /// The text of the configuration with which the supervisor started, if another configuration was loaded since.
     /// Directives that need a restart keep the values of this configuration.
     pub(crate) started_text: Option<String>,
-    /// Whether this is `veche dev`.
+    /// Whether the command is `veche dev`.
     #[serde(default)]
     pub(crate) dev: bool,
     /// Whether the configuration has not been checked yet.
@@ -191,7 +192,7 @@ pub(crate) enum ToSupervisor {
     SpawnerEnded,
     /// All services have ended during a drain, and none will start.
     ServicesEnded,
-    /// The server process can't start; sent before it exits.
+    /// A server process that can't start sends this before it exits.
     Failed {
         /// One line for the log that tells the operator what to change.
         error: String,

@@ -55,7 +55,7 @@ impl ServiceNotifier {
         }
     }
 
-    /// Reports that all workers accept, or that a reload is over.
+    /// Reports that all workers accept connections, or that a reload is over.
     pub(super) fn ready(&self) {
         self.say("READY=1\nSTATUS=ready");
     }

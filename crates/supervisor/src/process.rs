@@ -47,8 +47,8 @@ const CLOSE_WAIT: Duration = Duration::from_millis(100);
 /// The time for cutting off connections that outlast the drain. The supervisor waits longer before it kills the process.
 const CUT_OFF_WAIT: Duration = Duration::from_millis(250);
 
-/// The longest drain of a process whose supervisor has ended: another server may be about to start and needs the
-/// history folder.
+/// The longest drain of a process whose supervisor has ended. It is short, because another server may be about to start
+/// and needs the history folder.
 const ORPHAN_DRAIN: Duration = Duration::from_secs(2);
 
 /// The parameters of the server's start.
@@ -113,7 +113,7 @@ pub trait ServerControl {
     /// Runs cheap periodic checks, such as for changed files. Returns the time at which the checks have to run again,
     /// if ever. Also called after a reload.
     fn run_periodic(&self) -> Option<Instant>;
-    /// Reports a rejected configuration; shown to the developer under `veche dev`.
+    /// Reports a rejected configuration. In `veche dev` the developer sees the report.
     fn refused(&self, why: &str);
     /// Makes `/health` return 503 and changes nothing else.
     fn announce_end(&self);
@@ -148,7 +148,7 @@ pub trait ServerControl {
 
 /// Runs a server process started by a supervisor; must be called on its main thread.
 ///
-/// When this returns, the process has to exit with the code: workers may still be running.
+/// When this returns, the process has to exit with the returned code at once, because workers may still be running.
 pub fn run(program: impl ServerProgram) -> ExitCode {
     run_on(ControlLink::from_stdin(), program)
 }
@@ -170,7 +170,7 @@ struct ServerRun<P> {
     program: P,
     link: ControlLink,
     signals: Signals,
-    /// The configuration at the supervisor's start: directives that need a restart keep its values.
+    /// The configuration at the supervisor's start. Directives that need a restart keep their values from it.
     started: Arc<Config>,
     /// The configuration in force.
     config: Arc<Config>,
@@ -402,7 +402,7 @@ impl<P: ServerProgram> ServerRun<P> {
         if readable {
             let moved = self.link.receive().and_then(|()| self.link.flush());
             if let Err(error) = moved {
-                warn!(target: TARGET, %error, "the control socket broke");
+                warn!(target: TARGET, %error, "the connection on the control socket failed");
                 self.link.end();
             }
             self.read_messages(control);
@@ -639,11 +639,11 @@ fn await_start(link: &mut ControlLink) -> Result<message::StartMessage, String> 
     }
 }
 
-/// Waits for the link or a signal; returns whether the link needs attention.
+/// Waits for the control link or a signal. Returns whether the link has an event.
 fn wait(link: &ControlLink, signals: &Signals, timeout: Option<Duration>) -> io::Result<bool> {
     let signal = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
     let mut fds = [signal, PollFd::from_borrowed_fd(link.as_fd(), link.wants())];
-    // A closed link is not polled, since it is always readable.
+    // An ended link is not polled, since it is always readable.
     let some = if link.has_ended() {
         &mut fds[..1]
     } else {

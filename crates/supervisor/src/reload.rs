@@ -58,7 +58,8 @@ pub(super) struct PendingReload {
     kept: Vec<String>,
     /// The client of the control socket that waits for the result.
     client: Option<u64>,
-    /// When the client gets an error if the server process has not answered; `None` after that error.
+    /// The time until which the server process may answer before the client gets an error; `None` once the client has
+    /// got that error.
     pub(super) deadline: Option<Instant>,
 }
 

@@ -62,7 +62,7 @@ impl ReplacementContext {
         } else if self.is_reloading {
             "a reload is under way"
         } else if self.has_archive {
-            "[history] path is set, and only one server process at a time can use that folder: this requires a stop and a start"
+            "[history] path is set, and only one server process at a time can use that folder: stop and start the server instead"
         } else if self.retiring >= RETIRING_MAX {
             return Some(format!(
                 "{RETIRING_MAX} server processes are still draining"
@@ -74,7 +74,7 @@ impl ReplacementContext {
     }
 }
 
-/// The facts that decide the supervisor's own replacement, after the server process has been replaced.
+/// The facts that decide whether the supervisor itself is replaced, after the server process has been replaced.
 #[derive(Clone, Debug)]
 pub(super) struct SelfUpgradeContext {
     /// Whether all messages to server processes have been sent.
@@ -111,7 +111,8 @@ impl SelfUpgradeContext {
             return SelfUpgradeStep::Drop;
         }
         if !self.is_served {
-            // The upgrade is rolled back: the next server process runs the old program with the old configuration.
+            // The upgrade is rolled back, so the next server process runs the old program with the old
+            // configuration.
             return SelfUpgradeStep::Stay("the new server process has died".to_owned());
         }
         if !self.is_flushed {
@@ -119,7 +120,7 @@ impl SelfUpgradeContext {
         }
         if !self.is_same_file {
             return SelfUpgradeStep::Stay(format!(
-                "the program file has changed since the new server process started: {} again",
+                "the program file has changed since the new server process started: run veche {} again",
                 kind.name()
             ));
         }

@@ -59,7 +59,8 @@ pub enum ControlCommand {
     Reload,
     /// Upgrades to the installed program; answered when the new server process serves, or with the reason for the failure.
     Upgrade,
-    /// Replaces the server process by a new one with the current configuration file; answered like `Upgrade`.
+    /// Replaces the server process by a new one with the current configuration file; answered when the new server
+    /// process serves, or with the reason for the failure.
     Restart,
     /// Drains the server and ends the supervisor. Answered at once; the connection stays open until the supervisor ends.
     Stop,

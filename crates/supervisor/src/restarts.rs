@@ -1,5 +1,5 @@
 //! Counts of server processes that ended unexpectedly, by reason. The supervisor passes the counts to each server process that
-//! it starts, which publishes them as metrics.
+//! it starts. The server process publishes them as metrics.
 
 use serde::{Deserialize, Serialize};
 

@@ -26,7 +26,8 @@ const TARGET: &str = "veche::supervisor::server";
 
 /// The time limit for a server process to be ready before it is killed.
 pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);
-/// The time limit for a server process that reads history before it is ready: each million publications takes some seconds.
+/// The time limit for a server process that reads history before it is ready. Each million
+/// publications takes some seconds.
 pub(crate) const RESTORED_WAIT: Duration = Duration::from_secs(300);
 /// The path of the running binary, which stays valid if the file was replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
@@ -223,7 +224,7 @@ impl ServerChild {
         }) {
             // A broken pipe means that the process has died and will be reaped.
             if error.kind() != io::ErrorKind::BrokenPipe {
-                tracing::error!(target: TARGET, %error, pid = self.pid(), "the control socket broke: killing the server process");
+                tracing::error!(target: TARGET, %error, pid = self.pid(), "the connection on the control socket failed: killing the server process");
                 self.kill();
             }
             self.link.end();
@@ -244,7 +245,8 @@ impl ServerChild {
         if self.ended.is_none() {
             self.ended = match waitpid(Some(self.pid), WaitOptions::NOHANG) {
                 Ok(ended) => ended.map(|(_, status)| describe(status)),
-                // The previous program in this process has reaped the child, so its exit status is unknown.
+                // The supervisor's previous program, which ran in this process, has reaped the
+                // child. So the exit status is unknown.
                 Err(Errno::CHILD) => Some("no word".to_owned()),
                 Err(error) => return Err(error.into()),
             };

@@ -44,7 +44,8 @@ impl Supervisor {
         self.change = None;
         self.notifier.stopping();
         self.fail_upgrade("veche is stopping");
-        // Under `veche dev` the drain is short: the only clients are the developer's own browser tabs, which reconnect.
+        // Under `veche dev` the drain is short, because the only clients are the developer's own browser tabs, which
+        // reconnect.
         let limits = &self.current.config.limits;
         let (lame_duck, drain_time) = match self.dev {
             true => (Duration::ZERO, Duration::ZERO),

@@ -46,7 +46,7 @@ impl Supervisor {
         to: Option<OwnedFd>,
     ) -> Result<Value, String> {
         let (Some(wanted), Some(to)) = (wanted, to) else {
-            return Err("the name or the descriptor to write to is missing".to_owned());
+            return Err("the request lacks a name or the descriptor to write to".to_owned());
         };
         let server = self.ready_server();
         let server = server.map_err(|why| format!("can't query the server process: {why}"))?;

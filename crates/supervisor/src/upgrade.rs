@@ -304,7 +304,7 @@ impl Supervisor {
     fn examine(&mut self, program: String, handover: u32) {
         if handover != HANDOVER_VERSION {
             let why = format!(
-                "veche {program} can't take over from {}: this requires a stop and a start",
+                "veche {program} can't take over from {}: stop and start the server instead",
                 env!("CARGO_PKG_VERSION")
             );
             return self.fail_upgrade(&why);

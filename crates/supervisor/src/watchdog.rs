@@ -18,7 +18,7 @@ const REQUESTS_PER_TIMEOUT: u32 = 4;
 #[derive(Default)]
 pub(super) struct Watchdog {
     is_watching: bool,
-    /// When the next request is due, if ever.
+    /// When the next request to the server process is due; `None` while none is planned.
     next: Option<Instant>,
     unanswered: u32,
     /// Whether the process was found to hang and is being killed.
@@ -48,7 +48,7 @@ impl Watchdog {
         self.next
     }
 
-    /// Applies a timeout that may have changed.
+    /// Makes the next request due at once, since a reload may have changed the watchdog's timeout.
     pub(super) fn config_changed(&mut self, now: Instant) {
         self.next = self.is_watching.then_some(now);
     }

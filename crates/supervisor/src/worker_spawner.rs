@@ -52,7 +52,7 @@ pub(super) fn is_needed(config: &Config) -> bool {
     config.apps.iter().any(has_processes)
 }
 
-/// Returns the setup of a spawner.
+/// Returns the setup of a spawner for the configuration `file` with the content `text`.
 pub(super) fn setup(file: &Path, text: &str, account: Option<&Account>) -> SpawnerSetup {
     SpawnerSetup {
         config: file.to_owned(),
@@ -69,6 +69,6 @@ pub(super) fn start(binary: &Path, prepared: PendingSpawner) -> io::Result<()> {
         binary,
         removed: &removed,
     };
-    // The handle is dropped: `orphans` reaps the process.
+    // The handle is dropped, since `orphans` reaps the process.
     prepared.start(how).map(drop)
 }

@@ -16,7 +16,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Reads the text of the file at `path`.
 ///
 /// # Errors
-/// The file can't be read, as a report of one problem.
+/// The file can't be read. The report contains this one problem.
 pub fn read(path: &Path) -> Result<String, ProblemReport> {
     read_text(path).map_err(|error| {
         let problem = Problem {

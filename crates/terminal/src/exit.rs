@@ -66,7 +66,7 @@ impl CommandFailure {
             return;
         }
         let prefix = if self.is_list { "" } else { "veche: " };
-        // If standard error is closed, there is no way to report it.
+        // If standard error is closed, there is no way to report the failure.
         let _ = writeln!(io::stderr().lock(), "{prefix}{}", self.message);
     }
 }

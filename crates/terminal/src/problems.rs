@@ -29,7 +29,7 @@ pub struct Problem {
     pub place: Option<SourceLocation>,
     /// The message on one line: what was expected and what was found.
     pub message: String,
-    /// The relevant line, for problems of a configuration.
+    /// The line with the problem, if the file is a configuration.
     pub excerpt: Option<Excerpt>,
 }
 

@@ -69,7 +69,7 @@ pub fn format_duration(duration: Duration) -> String {
     let fits = TIMES
         .iter()
         .find(|(_, unit_ms)| ms.is_multiple_of(*unit_ms));
-    let (unit, unit_ms) = fits.expect("every number is a multiple of one millisecond");
+    let (unit, unit_ms) = fits.expect("the units must include one millisecond");
     format!("{}{unit}", ms / unit_ms)
 }
 

@@ -232,7 +232,7 @@ impl TestClient {
             network.forget(self.id);
             self.speaks = Speaks::Nothing;
         } else if has_ended {
-            // The server has closed its direction of the connection; closes the other direction.
+            // The server has closed its direction of the connection, so the client closes the other direction.
             network.finish(self.id);
             if matches!(self.speaks, Speaks::WebSocket(_)) {
                 self.end(CloseCode::Abnormal.code(), "");

@@ -195,11 +195,11 @@ fn quoted(text: &str) -> String {
 /// The number of results of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Cases that passed with each of their seeds.
+    /// Number of cases that passed with each of their seeds.
     pub passed: usize,
-    /// Cases that failed, and files that can't be loaded.
+    /// Number of cases that failed, and of files that can't be loaded.
     pub failed: usize,
-    /// Cases that were skipped.
+    /// Number of cases that were skipped.
     pub skipped: usize,
 }
 

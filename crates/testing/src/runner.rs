@@ -121,7 +121,8 @@ type StepAnswer = Result<Plain, String>;
 impl TestRunner<'_> {
     /// Runs the case to its end, then lets the world become idle.
     fn run_case(&mut self, case: usize) -> Result<Ended, String> {
-        // The applications start at the script's first wait, so that the script can create stubs for their calls before.
+        // The applications start at the script's first wait, so that the script can first create stubs for the calls of
+        // the applications.
         let now = self.world.now();
         self.vm.begin(case, now);
         let ended = loop {
@@ -278,7 +279,7 @@ impl TestRunner<'_> {
         None
     }
 
-    /// Executes an immediate request.
+    /// Executes a request of the test's script that is answered at once.
     fn act(&mut self, request: &Plain) -> StepAnswer {
         let ask = request.get("ask").text();
         match ask.as_str() {

@@ -85,8 +85,8 @@ pub(super) struct TestWorld {
     pub(super) recorder: AppRecorder,
     pub(super) outside: MockServices,
     back_end: Option<usize>,
-    /// Connections of applications to stubs of WebSocket servers that wait to be accepted by the test: the
-    /// stub's number, the client's number and the URL.
+    /// Connections that applications have opened to stubs of WebSocket servers, and that the test has not accepted yet:
+    /// for each, the stub's number, the client's number and the URL.
     callers: Vec<(usize, usize, String)>,
     push_listener: ListenerId,
     codecs: Codecs,

@@ -1,7 +1,7 @@
 //! The server side of TLS: the state shared by all connections of a listener.
 //!
-//! An [`Acceptor`] is built from certificates of any origin, such as files or ACME; new certificates mean a new
-//! acceptor. Existing connections keep the one they started with.
+//! An [`Acceptor`] is built from certificates of any origin, such as files or ACME. For new certificates, a new
+//! acceptor is built. Existing connections keep the acceptor with which they started.
 
 use std::fmt;
 use std::path::Path;
@@ -102,7 +102,7 @@ impl fmt::Debug for Tickets {
     }
 }
 
-/// The server side of a listener; cheap to clone.
+/// The server side of TLS for the connections of a listener; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     default_config: Arc<ServerConfig>,
@@ -208,7 +208,8 @@ impl ResolvesServerCert for CertificateResolver {
             certificate.key.key.choose_scheme(schemes).is_some()
         };
         let best = self.0.iter().map(fit).max()?;
-        // Several certificates may match a name, such as RSA and ECDSA: the first that the client supports wins.
+        // Several certificates may match a name, such as one with RSA and one with ECDSA. The first that the client
+        // supports is used.
         let mut fitting = self.0.iter().filter(|one| fit(one) == best);
         let chosen = fitting
             .clone()

@@ -1,8 +1,9 @@
 //! Challenge certificates of ACME's TLS-ALPN-01 validation (RFC 8737).
 //!
 //! The ACME client adds an [`AlpnChallenge`] to the [`AlpnChallenges`] of the process, and every
-//! [`Acceptor`](crate::Acceptor) that shares them presents it to a client that asks for that name and offers only
-//! `acme-tls/1`. Such a connection serves only to look at the certificate and carries no data.
+//! [`Acceptor`](crate::Acceptor) that shares this set presents the challenge certificate to a
+//! client that asks for the certificate's name and offers only `acme-tls/1`. Such a connection
+//! serves only to look at the certificate and carries no data.
 
 use std::collections::HashMap;
 use std::fmt;

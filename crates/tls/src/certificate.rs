@@ -128,7 +128,8 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
     read_whole(path, veche_files::read(path))
 }
 
-/// Reads a file of any type, for a thread that may block and has no privileges to protect.
+/// Reads a file of any type, without the checks of [`read_file`]. Only for threads that may block and have no
+/// privileges that a link could abuse.
 pub(crate) fn read_slow(path: &Path) -> Result<Vec<u8>, Error> {
     read_whole(path, File::open(path))
 }
@@ -231,7 +232,7 @@ fn not_its_key(file: &Path, certified: &CertifiedKey) -> String {
     });
     match place {
         Some(place) => format!(
-            "the key belongs to certificate {} of {file}; the server's own must be the first one",
+            "the key belongs to certificate {} of {file}; the server's own certificate must be the first one",
             place + 1
         ),
         None => format!("the key does not belong to the certificate in {file}"),

@@ -40,7 +40,7 @@ impl PendingHello {
         })
     }
 
-    /// Consumes bytes from the front of `bytes`; returns `None` if more are needed. After an error an
+    /// Consumes bytes from the front of `bytes`; returns `None` if more bytes are needed. After an error an
     /// [alert](Self::alert) is pending.
     pub(crate) fn receive(&mut self, bytes: &mut &[u8]) -> Result<Option<AcceptedHello>, TlsError> {
         while !bytes.is_empty() {
@@ -71,8 +71,8 @@ impl PendingHello {
         &self,
         accepted: Accepted,
     ) -> Result<AcceptedHello, (TlsError, rustls::server::AcceptedAlert)> {
-        // A client that asks for a challenge of a name without a pending challenge is handled like any other client. It
-        // has no protocol in common with the server.
+        // A client that asks for a challenge of a name without a pending challenge is handled like any other client.
+        // Such a client has no protocol in common with the server.
         let is_for_proof =
             alpn_challenge::is_asked_for(&accepted.client_hello()) && self.is_challenge(&accepted);
         let config = match is_for_proof {

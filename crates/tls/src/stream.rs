@@ -73,11 +73,11 @@ impl TlsStream {
     }
 
     /// Decrypts bytes from the socket and appends the plaintext to `plain`. Afterwards there may be
-    /// [output](Self::has_output), also after an error: the alert for the peer.
+    /// [output](Self::has_output); after an error it is the alert for the peer.
     ///
     /// # Errors
-    /// The peer sent invalid data or an untrusted certificate: the connection is unusable. This is returned once;
-    /// further input, also after [`close`](Self::close), is ignored.
+    /// The peer sent invalid data or an untrusted certificate, so the connection is unusable. The error is
+    /// returned once; further input, also after [`close`](Self::close), is ignored.
     pub fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Error> {
         if self.has_failed {
             return Ok(());
@@ -190,8 +190,8 @@ impl TlsStream {
         })
     }
 
-    /// Returns whether the client only asks for an [`AlpnChallenge`](crate::AlpnChallenge): the connection carries no
-    /// data (RFC 8737, section 3).
+    /// Returns whether the client only asks for an [`AlpnChallenge`](crate::AlpnChallenge). If so, the connection
+    /// carries no data (RFC 8737, section 3).
     #[must_use]
     pub fn is_challenge(&self) -> bool {
         self.is_challenge

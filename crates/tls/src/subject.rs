@@ -11,11 +11,11 @@ use x509_parser::prelude::FromDer as _;
 pub struct CertificateSubject {
     /// The first common name of the subject.
     pub common_name: Option<String>,
-    /// DNS names of the subject alternative names, which are also the source of the fields below.
+    /// DNS names of the subject alternative names.
     pub names: Vec<String>,
     /// Email addresses of the alternative names.
     pub emails: Vec<String>,
-    /// URIs, such as SPIFFE ids.
+    /// URIs of the alternative names, such as SPIFFE ids.
     pub uris: Vec<String>,
     /// IP addresses of the alternative names.
     pub addresses: Vec<IpAddr>,

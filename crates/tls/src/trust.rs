@@ -62,7 +62,7 @@ impl ClientTrust {
         Self(Arc::new(config))
     }
 
-    /// Returns the configuration for other users of rustls.
+    /// Returns the configuration for code that uses rustls directly.
     #[must_use]
     pub fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.0)

@@ -17,8 +17,8 @@ pub struct TrustStores {
     cache: Mutex<HashMap<TrustSource, CacheSlot>>,
 }
 
-/// The entry of one source. It is locked while files are read, so that they are read once without delaying other
-/// sources.
+/// The cache entry of one trust source. It is locked while the source's files are read, so that they are read
+/// only once. Other sources are not delayed.
 type CacheSlot = Arc<Mutex<Option<(FileFingerprint, ClientTrust)>>>;
 
 impl TrustStores {

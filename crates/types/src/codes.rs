@@ -31,7 +31,7 @@ pub enum CodeContext {
     Exit,
 }
 
-/// One row of the table.
+/// One row of the table of codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeRow {
     /// The number on the wire, or the exit code.
@@ -111,11 +111,11 @@ codes! {
         Normal = 1000 "" for_good,
         /// The server is shutting down.
         GoingAway = 1001 "server is going away" again,
-        /// No message in either direction within the route's idle timeout.
+        /// No message was sent or received within the route's idle timeout.
         Idle = 1001 "idle for too long" again,
         /// A configuration reload removed the application.
         ApplicationGone = 1001 "the application is gone" again,
-        /// A script's outgoing connection: the code that opened it was replaced, or the server is shutting down.
+        /// The code of the script that opened the outgoing connection was replaced, or the server is shutting down.
         DialerGone = 1001 "going away" no_client,
         /// The peer violated the protocol; the reason names the violation.
         ProtocolError = 1002 "" for_good,
@@ -123,7 +123,7 @@ codes! {
         NoCode = 1005 "" for_good,
         /// The connection ended without a Close frame. Never sent.
         Abnormal = 1006 "" again,
-        /// Text that isn't valid UTF-8, or corrupt compressed data; the reason says which.
+        /// The peer sent text that isn't valid UTF-8, or corrupt compressed data. The reason says which.
         InvalidData = 1007 "" for_good,
         /// The client exceeded the route's message or byte rate.
         TooFast = 1008 "rate limit exceeded" again,
@@ -131,7 +131,7 @@ codes! {
         TooBig = 1009 "" for_good,
         /// A handler of the application failed or exceeded its CPU budget.
         Failed = 1011 "internal error" again,
-        /// A script's outgoing connection, while the application is at its memory limit.
+        /// A script's outgoing connection is closed because the application has reached its memory limit.
         OutOfMemory = 1011 "not enough memory" no_client,
         /// A new server process has taken over; a client that reconnects reaches it.
         Restarting = 1012 "server is restarting" again,
@@ -139,7 +139,7 @@ codes! {
         SlowConsumer = 1013 "too slow: try again later" again,
         /// The client's IP address has reached its connection limit.
         TooMany = 1013 "too many connections of this address" again,
-        /// Nothing had time for a message: all processes of the application were busy for longer than it may wait.
+        /// All processes of the application were busy for longer than a message may wait.
         AppBusy = 1013 "the application is too busy: try again later" again,
         /// A channel of the session can't be subscribed to at the moment.
         Unavailable = 1013 "channels are not available: try again later" again,
@@ -237,7 +237,7 @@ codes! {
         Stale = 3502 "stale" for_good,
         /// The server disconnected the client permanently.
         ForceNoReconnect = 3503 "force disconnect" for_good,
-        /// The connection limit was reached.
+        /// The user has reached the limit of connections per user.
         ConnectionLimit = 3504 "connection limit" for_good,
         /// The limit of channels per connection was exceeded.
         ChannelLimit = 3505 "channel limit" for_good,
@@ -267,7 +267,7 @@ codes! {
         Refused = 4 "the server answered with an error, for one push at least if there were several" no_client,
         /// A system call failed.
         Failed = 5 "a system error: an address in use, a full disk, a missing permission" no_client,
-        /// The server didn't stop within the wait.
+        /// The server didn't stop within the time that the command waits.
         TimedOut = 6 "the server was still running after the wait" no_client,
         /// The server was killed before it had drained.
         Killed = 7 "serve: the server was killed before its drain was done (a second signal, stop --now, the end of drain_time), so connections may have been cut" no_client,

@@ -11,7 +11,7 @@ pub struct WorkerId(pub u16);
 /// connection matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
-    /// Slot in the worker's tables; small and dense.
+    /// Index of a slot in the worker's tables. Slots are reused, so indexes are small and dense.
     pub index: u32,
     /// Distinguishes the connections that have used the slot; incremented (wrapping) on reuse.
     pub generation: u32,

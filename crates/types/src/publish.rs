@@ -10,10 +10,10 @@ pub struct PublishOptions {
     /// Deduplicates publications: within five minutes, another publication to the channel with the same key is skipped
     /// and gets the result of the first.
     pub idempotency_key: Option<Box<str>>,
-    /// The version of the state in the payload. An older version than the channel's latest is skipped. Only for
-    /// channels with history.
+    /// The version of the state in the payload. A publication with an older version than the channel's latest is
+    /// skipped. Has an effect only for channels with history.
     pub version: Option<Version>,
-    /// Skips the history: the publication is not stored and gets no position.
+    /// Skips the history, so the publication is not stored and gets no position.
     pub skip_history: bool,
     /// Metadata delivered with the payload.
     pub info: Option<Arc<PublicationInfo>>,
@@ -26,7 +26,7 @@ pub struct PublishOptions {
 pub struct Version {
     /// The number of the state. Each later state has a higher number.
     pub number: u64,
-    /// Versions of different epochs can't be compared: the later publication is the newer one.
+    /// The epoch of the number. If the epochs of two versions differ, the later publication counts as newer.
     pub epoch: Box<str>,
 }
 

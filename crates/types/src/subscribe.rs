@@ -8,7 +8,7 @@ use crate::{Payload, Since};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscribeOptions {
     /// The last known positions of the session: the position in this channel, or those in several
-    /// channels that may include this one. Publications missed since then are part of the result.
+    /// channels that may include this one. Later publications are part of the result.
     pub since: Option<Arc<[Since]>>,
     /// The member under which the session appears in presence.
     pub client: Option<Arc<ClientInfo>>,

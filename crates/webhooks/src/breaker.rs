@@ -19,7 +19,8 @@ pub enum BackendResult {
 }
 
 impl BackendResult {
-    /// Returns the outcome of a status. 500 counts as a response: it may be due to the data of one client.
+    /// Returns the outcome that an HTTP status stands for. Status 500 counts as a response, because the data of a
+    /// single client may cause it.
     pub fn of_status(status: u16) -> Self {
         match status {
             502 | 503 => Self::Unavailable,
@@ -46,7 +47,7 @@ pub struct CircuitBreaker {
     failures_max: usize,
     pause_ms: u64,
     spans: [TimeWindow; 2],
-    /// The end of the pause; 0 while closed.
+    /// The end of the pause; 0 while the breaker is closed.
     paused_until_ms: u64,
     /// Whether the single request after the pause is in progress.
     is_trying: bool,
@@ -62,8 +63,8 @@ struct TimeWindow {
 }
 
 impl CircuitBreaker {
-    /// Creates a breaker that opens after `failures_max` failures within ten seconds, if there were fewer responses,
-    /// and then stays open for `pause_ms`.
+    /// Creates a breaker that opens if, within ten seconds, there are at least `failures_max` failures and more
+    /// failures than responses. It then stays open for `pause_ms`.
     pub fn new(failures_max: u32, pause_ms: u64) -> Self {
         Self {
             failures_max: failures_max as usize,

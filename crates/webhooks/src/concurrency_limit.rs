@@ -1,4 +1,4 @@
-//! Schedules requests to one back end: at once, queued, or refused.
+//! Limits the requests to one back end: each is sent at once, queued, or refused.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -48,7 +48,7 @@ impl<T> ConcurrencyLimit<T> {
     }
 
     /// Reports the end of a request; `ending` is `None` if the outcome does not depend on the back end. If that opens
-    /// the breaker, returns the queued requests, which have to be failed.
+    /// the breaker, returns the queued requests, which the caller has to fail.
     pub fn ended(
         &mut self,
         ending: Option<BackendResult>,
@@ -64,7 +64,7 @@ impl<T> ConcurrencyLimit<T> {
         has_opened.then(|| self.take_queue())
     }
 
-    /// Takes all queued requests, which have to be failed.
+    /// Takes all queued requests. The caller has to fail them.
     pub fn take_queue(&mut self) -> VecDeque<T> {
         mem::take(&mut self.queue)
     }
@@ -79,7 +79,7 @@ impl<T> ConcurrencyLimit<T> {
         Some(next)
     }
 
-    /// Takes the expired requests at the front of the queue, which have to be failed.
+    /// Takes the expired requests at the front of the queue. The caller has to fail them.
     pub fn expire(&mut self, has_expired: impl Fn(&T) -> bool) -> Vec<T> {
         let queue = &mut self.queue;
         std::iter::from_fn(|| queue.pop_front_if(|request| has_expired(request))).collect()

@@ -58,7 +58,7 @@ pub struct FetchResponse {
     pub status: u16,
     /// Header names and values, in order.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The body, of at most the request's limit.
+    /// The body. Its length is within the request's limit.
     pub body: Vec<u8>,
 }
 
@@ -68,7 +68,9 @@ impl FetchResponse {
         match outcome {
             Ok(CallReply::Http(reply)) => {
                 let ReplyBody::Whole(body) = reply.body else {
-                    return Err(broken("the response was streamed"));
+                    return Err(broken(
+                        "the response was streamed instead of returned as a whole",
+                    ));
                 };
                 Ok(Self {
                     status: reply.status,
@@ -86,7 +88,7 @@ impl FetchResponse {
         self.headers.iter().any(|(other, _)| other == name)
     }
 
-    /// Returns the first header of a name, if it is text.
+    /// Returns the value of the first header with this name, if the value is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(other, _)| other == name);
         found.and_then(|(_, value)| std::str::from_utf8(value).ok())

@@ -26,7 +26,8 @@ pub fn sign(headers: &mut Vec<(String, Vec<u8>)>, secrets: &[SecretValue], body:
     headers.push((SIGNATURE.to_owned(), signature.into_bytes()));
 }
 
-/// Returns `t=SECONDS,v1=HEX`: the HMAC-SHA256 of the seconds, a dot and the body, for each secret.
+/// Returns `t=SECONDS,v1=HEX`, with one `v1` for each secret. HEX is the HMAC-SHA256 of the seconds, a
+/// dot and the body.
 fn signature<'s>(secrets: impl Iterator<Item = &'s [u8]>, seconds: u64, body: &[u8]) -> String {
     let mut text = format!("t={seconds}");
     for secret in secrets {

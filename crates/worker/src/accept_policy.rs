@@ -10,7 +10,8 @@ pub enum AcceptPolicy {
     Everything,
     /// Only listeners for back ends accept connections, because the process has reached its connection limit.
     BackEndsOnly,
-    /// All but push listeners accept connections: in a drain without remaining clients, pushes would reach none.
+    /// All listeners except push listeners accept connections. In a drain without remaining clients, a push
+    /// could reach no client.
     ClientsOnly,
     /// No listener accepts connections: another process has taken over, or a drain has finished.
     Nothing,

@@ -39,7 +39,8 @@ pub struct TurnLimits {
     pub deliveries: usize,
     /// Maximum number of messages from other workers, at least 1.
     pub messages: usize,
-    /// Maximum work of one connection, at least 1, in [units](veche_frontends::work_budget) of about a nanosecond.
+    /// Maximum work of one connection per turn, at least 1, in [units](veche_frontends::work_budget) of about a
+    /// nanosecond.
     pub connection_work: u64,
     /// Maximum work of all connections for new events, in the units of `connection_work`. Input beyond it waits for a
     /// later turn, in which the connection served longest ago continues first.

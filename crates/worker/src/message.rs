@@ -17,11 +17,13 @@ pub enum WorkerMessage<M> {
     Hub(HubMessage),
     /// A message for an application on the receiving worker, from the same application on the sending worker.
     App(M),
-    /// Commands of a client for its streaming response, which the receiver holds (HTTP fallback transports).
+    /// Commands that a client has sent in a separate request. They belong to the client's streaming response (an HTTP
+    /// fallback transport), whose connection is on the receiving worker.
     Relay(EmulationRequest),
     /// A request to list connections.
     ListConnections(Arc<ListConnections>),
-    /// Commands of a client for its streaming response, which another node holds. Sent on the lane to the cluster.
+    /// Commands that a client has sent in a separate request. They belong to the client's streaming response, whose
+    /// connection is on another node. Sent on the lane to the cluster.
     RelayTo(NodeId, EmulationRequest),
     /// A ban for all nodes. Sent on the lane to the cluster.
     Block(BanRequest),
@@ -64,7 +66,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.messages < self.limits.messages
     }
 
-    /// Handles a message from another worker. Replies that it contains reach their sessions before the next message is
+    /// Handles a message from another worker. Replies in the message reach their sessions before the next message is
     /// handled, so a subscriber receives the reply to its subscription before the publications that follow it.
     pub fn handle_message(&mut self, from: usize, message: WorkerMessage<A::Message>) {
         self.messages += 1;
@@ -129,8 +131,8 @@ impl<A: AppHost, T> Worker<A, T> {
         outgoing
     }
 
-    /// Takes back a message that did not fit into its lane. The next turn returns it first, and
-    /// then visits the lanes from the first one again, so that no lane is starved.
+    /// Takes back a message that did not fit into its lane. The next turn returns this message first. It then begins
+    /// again with the first lane, so that no lane is starved.
     pub fn put_back(&mut self, outgoing: OutgoingMail<A::Message>) {
         self.outgoing.push_front(outgoing);
         (self.next_lane, self.next_relay) = (0, 0);

@@ -28,7 +28,7 @@ impl<M> WorkerMessage<M> {
             Self::Relay(relay) => Ok(NodeMessage::Relay(relay)),
             Self::ListConnections(list_request) => Ok(NodeMessage::Connections(list_request)),
             Self::Block(command) => Ok(NodeMessage::Block(command)),
-            // The node's id is not part of the message: it determines where the message is sent.
+            // The node's id only determines where the message is sent; it is not part of the message.
             Self::RelayTo(_, relay) => Ok(NodeMessage::Relay(relay)),
             // Messages of applications exist only within a node.
             Self::App(message) => Err(Self::App(message)),

@@ -17,7 +17,7 @@ pub(crate) struct ConnectionEntry<T> {
     pub(crate) stall: WriteStall,
     /// Whether receiving on the transport is paused.
     pub(crate) is_paused: bool,
-    /// Whether the driver pauses the connection's input, whatever the connection's own state.
+    /// Whether the driver pauses the connection's input, even if the connection itself has no reason to pause.
     pub(crate) is_held: bool,
 }
 

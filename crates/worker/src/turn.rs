@@ -214,7 +214,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.lost_events += lost;
     }
 
-    /// Takes the next request of this worker to another component of the process. Must be called after
+    /// Takes the next request that this worker makes to another component of the process. Must be called after
     /// [`finish_turn`](Self::finish_turn) until it returns `None`.
     pub fn poll_request(&mut self) -> Option<ExternalRequest> {
         self.requests.pop_front()

@@ -72,7 +72,7 @@ pub struct Worker<A: AppHost, T = ()> {
     pub(crate) resumed: Vec<ConnectionId>,
     pub(crate) touched: Vec<u32>,
     pub(crate) next_write: usize,
-    /// Whether the turn is finished and its writes were not all polled yet.
+    /// Whether the turn is finished but some of its writes were not polled yet.
     pub(crate) has_writes: bool,
     pub(crate) unsent: Vec<ConnectionId>,
     pub(crate) next_unsent: usize,

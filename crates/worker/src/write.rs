@@ -12,8 +12,8 @@ use crate::worker::{TransportCommand, Worker};
 pub struct PendingWrite {
     /// The id of the connection.
     pub id: ConnectionId,
-    /// The bytes to send, possibly none before the end of the transport. The driver returns the buffer with
-    /// [`Worker::recycle`].
+    /// The bytes to send. They may be empty if `end` ends the transport. The driver returns the buffer
+    /// with [`Worker::recycle`].
     pub bytes: Vec<u8>,
     /// How the transport ends after the bytes, if it does.
     pub end: TransportEnd,

@@ -176,7 +176,8 @@ export class Dialog extends EventTarget {
     if (isLoaded && recovered) {
       await null; // the SDK emits missed publications right after this event
     } else {
-      // This is the first subscription, or more was missed than the server stores, so the stored history is read.
+      // This is the first subscription, or more messages were missed than the server stores. So the stored
+      // history is read.
       this.#held ??= [];
       try {
         const { publications } = await this.#subscription.history({ limit: HISTORY_MAX });
@@ -222,8 +223,8 @@ export class Dialog extends EventTarget {
     else this.isTyping = false;
     if (this.#ids.has(`${by} ${id}`)) return; // sent again because the answer was lost
     this.#ids.add(`${by} ${id}`);
-    // The time shown is never before that of the previous message, nor in the future: clocks
-    // differ, and `at` may be anything.
+    // The time shown is never before that of the previous message, nor in the future, since clocks
+    // differ and `at` may be anything.
     const [earliest, now] = [this.log.at(-1)?.at ?? 0, Date.now()];
     const when = Math.max(earliest, Math.min(Number.isFinite(at) ? at : now, now));
     this.log.push({ id, by, text: text.slice(0, TEXT_MAX), at: when, offset });

@@ -21,7 +21,7 @@ function obeying(callable $obey): Closure
 }
 
 /**
- * Returns a field of an order, which has to be a string.
+ * Returns a field of an order. Throws an exception if the field is not a string.
  *
  * @param array<string, mixed> $order
  */

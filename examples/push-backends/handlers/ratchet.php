@@ -11,7 +11,7 @@ require_once __DIR__ . '/common.php';
 
 $app = Veche\App::create();
 $app->message(obeying(function (array $order) use ($app): void {
-    // From php.toml: the texts by command.
+    // The texts by command are in php.toml.
     $text = $app->options()['texts'][text($order, 'command')] ?? throw new UnexpectedValueException('no such command');
     $app->client()->push(text($order, 'user'), $text);
 }));

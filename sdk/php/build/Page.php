@@ -15,7 +15,7 @@ use RuntimeException;
 /**
  * The reference page of the SDK.
  *
- * A method without a comment of its own has that of the interface that declares it. Members marked with `@internal` are
+ * A method without a comment gets the comment of the interface that declares it. Members marked with `@internal` are
  * omitted.
  */
 final class Page

@@ -255,8 +255,8 @@ final class App
     }
 
     /**
-     * Returns a client for calls of the API in handlers, such as pushes and presence. In a worker it needs no key;
-     * under php-fpm it has the address and the key of the application's configuration.
+     * Returns a client for calls of the API in handlers, such as pushes and presence. In a worker the client needs no
+     * key; under php-fpm it uses the address and the key in the application's configuration.
      *
      * ```php
      * $app->message(fn (Veche\Connection $conn, string $data) => $app->client()->publish('room:1', $data));
@@ -402,10 +402,10 @@ final class App
     /**
      * Handles one event outside of a worker: takes its frame, and returns the resulting frames up to the answer.
      *
-     * For transports that deliver each event in a separate request. Calls of {@see client()} then
+     * Intended for transports that deliver each event in a separate request. Calls of {@see client()} then
      * need {@see useClient()}, and other calls fail.
      *
-     * @throws VecheException if this is no frame of an event
+     * @throws VecheException if `$frame` is not the frame of an event
      */
     public function handle(string $frame): string
     {

@@ -286,7 +286,7 @@ final class Command
     }
 
     /**
-     * Returns whether the command only publishes.
+     * Returns whether the command publishes and does nothing else.
      */
     public function publishes(): bool
     {

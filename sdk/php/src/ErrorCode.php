@@ -25,7 +25,7 @@ final class ErrorCode
     /** No `[[namespace]]` matches the channel, and `unknown_namespace` is `"error"`. */
     public const UNKNOWN_CHANNEL = 102;
 
-    /** The server has no such call. */
+    /** The server has no call with this name. */
     public const METHOD_NOT_FOUND = 104;
 
     /** The answer has too many elements, or a list on the server is full. */

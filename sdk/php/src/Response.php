@@ -53,7 +53,8 @@ final class Response
     }
 
     /**
-     * Returns a response with a file of the application's folder of files, which Veche reads.
+     * Returns a response whose body is a file in the application's folder of files. Veche reads the
+     * file.
      *
      * @param string $path A relative path without names that begin with a dot.
      * @param array<string, string|list<string>> $headers

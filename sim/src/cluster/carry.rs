@@ -10,7 +10,8 @@ use super::world::World;
 use crate::Failure;
 use crate::failure::{PromiseResult, promise};
 
-/// The number of kinds of moves on a port. It is the same for a worker's port and for a node's own port.
+/// The number of kinds of moves on a port, such as the arrival of an answer. It is the same for a worker's port and for
+/// a node's own port.
 const MOVES: u8 = 6;
 
 /// The maximum number of moves after which a cluster that does not come to rest counts as failed.

@@ -18,7 +18,7 @@ const SIZES: [u32; 2] = [1_000, 4];
 /// The lifetime of history in milliseconds, longer than any world lasts.
 const TTL_MS: u64 = 30 * 24 * 3_600_000;
 
-/// Returns a channel's index in [`CHANNELS`]; the length of `CHANNELS` if it is not in it.
+/// Returns a channel's index in [`CHANNELS`]; the length of `CHANNELS` for any other channel.
 pub(super) fn place_of(channel: &str) -> usize {
     let found = CHANNELS.iter().position(|one| *one == channel);
     found.unwrap_or(CHANNELS.len())

@@ -12,7 +12,7 @@ use veche_nodes::{Announcement, Ban, BanRequest, Envelope, NodeAnswer, NodeId, N
 use super::link::Link;
 use super::store::Server;
 
-/// The worker number of the state machine's own answers.
+/// The worker number in the answers that the node itself gives.
 const NODE_WORKER: WorkerId = WorkerId(1);
 
 /// An event for the node `to`, or for all nodes if `to` is `None`.
@@ -31,7 +31,8 @@ pub(super) struct NodeControl {
     pub(super) items: VecDeque<Event>,
     /// Bans in force on the node; they outlive its process.
     pub(super) bans: BTreeSet<u32>,
-    /// Bans that were in the control stream when the connection began: the node may not serve without them.
+    /// Bans that were in the control stream when the connection to the server was established. The node may not
+    /// serve without them.
     pub(super) due: BTreeSet<u32>,
     /// The answers to this node's bans: the number of the ban, and the nodes that the answer
     /// covers.
@@ -100,7 +101,7 @@ impl NodeControl {
         self.end_turn();
     }
 
-    /// Renews the lease if that is due, which the real port does by itself.
+    /// Renews the node's lease if that is due. In production the port renews it.
     pub(super) fn renew(&mut self, server: &mut Server, now_ms: u64) {
         if now_ms >= self.renew_at_ms {
             self.renew_at_ms = now_ms + LEASE_RENEWAL_MS;
@@ -108,7 +109,7 @@ impl NodeControl {
         }
     }
 
-    /// Loses the connection for commands.
+    /// Cuts the connection over which the node sends commands.
     pub(super) fn lose_link(&mut self) {
         if self.link.server.is_some() {
             self.link.lose();
@@ -116,7 +117,7 @@ impl NodeControl {
         }
     }
 
-    /// Begins a connection for commands.
+    /// Establishes the node's connection for commands to the server.
     pub(super) fn connected(&mut self, number: u32, server: &mut Server) {
         let found = server.verify(&mut self.link.known);
         self.link.server = Some(number);

@@ -75,7 +75,7 @@ impl SimulatedPort {
     }
 }
 
-/// The connection of a port for its feed.
+/// The connection over which a port receives its feed.
 #[derive(Debug, Default)]
 pub(super) struct Feed {
     pub(super) server: Option<u32>,
@@ -119,8 +119,8 @@ impl Feed {
         self.confirmed.extend(self.followed.iter().cloned());
     }
 
-    /// Applies the latest change of subscription of each topic since the last call. Returns whether
-    /// there were any.
+    /// Applies the latest change of subscription of each topic since the last call. Returns whether there was a
+    /// change.
     pub(super) fn change(&mut self) -> bool {
         let mut last = BTreeMap::new();
         for (topic, is_followed) in self.changes.drain(..) {

@@ -3,8 +3,8 @@
 //! The model behaves like the engine on Redis, including its faults: acknowledged writes are lost; a replica is
 //! promoted; the server is restarted, is emptied, evicts data, refuses commands and stalls; connections are cut;
 //! answers and items of the feed are late, and their relative order is not kept. Subscribers move between nodes and
-//! recover; back ends publish and repeat publications. As in other worlds, a seed determines everything, and a failure
-//! is reported with a minimal list of actions.
+//! recover; back ends publish and repeat publications. As in the other simulations, a seed determines everything, and
+//! a failure is reported with a minimal list of actions.
 
 mod action;
 mod carry;

@@ -27,10 +27,10 @@ use crate::simulated_driver;
 use crate::wire;
 use crate::worker_driver::{Conditions, LaneMail, TransportInput, WorkerOutput, WorldMessage};
 
-/// Milliseconds since 1970 at the beginning of a world.
+/// The time at the beginning of a simulation, in milliseconds since 1970.
 const WALL_MS: u64 = 1_800_000_000_000;
 
-/// Bytes that a transport accepts: clients always read.
+/// Number of bytes that a transport accepts. It is never reached, because clients always read.
 const ROOM_BYTES: usize = 1 << 30;
 
 /// Maximum number of turns without a pause. A worker that needs more turns is considered never to
@@ -212,8 +212,8 @@ impl SimulatedNode {
         driven.arrive(session, bytes, clock(self.now_ms), outputs);
     }
 
-    /// As the back end, publishes the payload of a number. An outcome that is known at once is recorded as a reply.
-    /// Returns whether the hub accepted the publication.
+    /// As the back end, publishes the payload that belongs to `number`. An outcome that is known at once is recorded as
+    /// a reply. Returns whether the hub accepted the publication.
     pub(super) fn publish(
         &mut self,
         worker: usize,
@@ -312,7 +312,7 @@ impl SimulatedNode {
         all.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Returns the resources retained for sessions.
+    /// Returns the numbers of the resources that are retained for sessions, by name.
     pub(super) fn session_resources(&self) -> Vec<(&'static str, u64)> {
         let workers = self.workers.iter().map(|worker| &worker.driven);
         let resources = workers.flat_map(|driven| {

@@ -38,7 +38,7 @@ impl World {
         Ok(())
     }
 
-    /// Makes a client subscribe again to the channels in which its state is insufficient.
+    /// Makes a client subscribe again to the channels whose subscriptions have ended because it missed publications.
     fn subscribe_lost(&mut self, node: usize, client: usize) {
         if self.clients[client]
             .location

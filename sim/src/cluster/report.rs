@@ -26,7 +26,8 @@ pub struct Summary {
 /// A cluster that broke a promise.
 #[derive(Clone, Debug)]
 pub struct BrokenCluster {
-    /// The index of the action that broke the promise; [`ACTIONS`] if it broke at the end.
+    /// The index of the action that broke the promise; [`ACTIONS`] if the promise was broken at the
+    /// end of the run.
     pub step: usize,
     /// The broken promise.
     pub failure: Failure,

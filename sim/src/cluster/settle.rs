@@ -8,15 +8,15 @@ use super::coverage::ClusterEvent;
 use super::world::World;
 use crate::failure::{PromiseResult, promise};
 
-/// The number of seconds within which nodes compare each idle channel with the store and close its
-/// gap. This is enough because there are few channels.
+/// The number of seconds within which nodes compare each idle channel with the store and close any gap. This is
+/// enough because there are few channels.
 const LOOK_S: u64 = 20;
 
 /// The number of tries, one per simulated second, within which every pending request has to succeed.
 const TRIES: u64 = 12;
 
 impl World {
-    /// Repairs everything, and checks that after some time nothing is in flight and all nodes and subscribers agree
+    /// Repairs all faults, and checks that after some time nothing is in flight and all nodes and subscribers agree
     /// with the store.
     pub(super) fn settle(&mut self) -> PromiseResult {
         let random = &mut Rng::with_seed(self.now_ms);
@@ -67,7 +67,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the world: all clients leave, and none of their state may remain.
+    /// Ends the simulation: all clients leave, and none of their state may remain.
     pub(super) fn end(&mut self) -> PromiseResult {
         self.settle()?;
         for client in 0..self.clients.len() {
@@ -107,7 +107,7 @@ impl World {
         self.drain(random)
     }
 
-    /// Returns whether nothing waits for an answer and nothing has to be repeated.
+    /// Returns whether no request waits for an answer, and no publication or subscription has to be repeated.
     fn is_done(&self) -> bool {
         let is_open = |progress| {
             matches!(

@@ -1,15 +1,15 @@
-//! The properties of a cluster that its seed determines, in addition to its actions.
+//! The properties of a simulated cluster, which are derived from a seed.
 
 use fastrand::Rng;
 
 use super::link::FeedFaults;
 
-/// The properties of a cluster that its seed determines, other than its actions.
+/// The properties of a simulated cluster, which are derived from `seed`.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) seed: u64,
-    /// The number of nodes, and of workers on each.
     pub(super) nodes: usize,
+    /// The number of workers on each node.
     pub(super) workers: u16,
     pub(super) clients: usize,
     pub(super) feed: FeedFaults,

@@ -41,7 +41,7 @@ pub(super) struct Server {
     pub(super) is_refusing: bool,
 }
 
-/// The number and the position of the first publication with an idempotency key.
+/// The first publication with an idempotency key: its number and its position.
 type FirstPublication = (u64, Option<Position>);
 
 /// Everything that a server stores.
@@ -193,7 +193,7 @@ impl Server {
         })
     }
 
-    /// Returns the position of a channel and its entry in the ledger.
+    /// Returns the position of a channel, and the channel's entry in the ledger.
     pub(super) fn top(&self, channel: &str) -> Option<(Position, Serial)> {
         let found = self.state.channels.get(channel)?;
         let offset = found.top;
@@ -407,7 +407,7 @@ impl State {
         };
     }
 
-    /// Records that the entry of a ban was appended.
+    /// Records that the entry of a ban was appended to the control stream.
     pub(super) fn banned(&mut self, number: u32) {
         if !self.halved.contains(format!("user:{number}").as_bytes()) {
             self.bans.insert(number);

@@ -98,7 +98,8 @@ impl World {
         workers.map(|one| one.dropped()[0]).sum()
     }
 
-    /// More clients subscribe than a worker serves immediately, and another one arrives between two publications.
+    /// More clients subscribe than a worker serves immediately. One more client subscribes between
+    /// two publications.
     pub(super) fn crowd(&mut self, worker: usize, random: &mut Rng) -> PromiseResult {
         if self.peers.clients.len() <= IMMEDIATE_MAX + 1 {
             return Ok(());

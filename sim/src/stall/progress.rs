@@ -27,7 +27,8 @@ impl World {
         let mut homes = BTreeSet::new();
         for (channel, one) in CHANNELS.iter().enumerate() {
             let kind = one.kind;
-            // Channels of states are left out: they accept only publications with a newer version.
+            // Channels of states are left out, since they accept only publications with a newer
+            // version.
             if !kind.takes_any() || kind == Kind::State || !concerned.is_free(channel, still) {
                 continue;
             }

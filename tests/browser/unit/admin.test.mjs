@@ -9,8 +9,8 @@ import { bytes, count, lasted, milliseconds, moment, percent, perSecond, short, 
 const FOLDER = new URL("../../../web/admin/", import.meta.url);
 const VENDOR = new URL("../../../web/vendor/uplot/", import.meta.url);
 /**
- * Limit of all files that a browser loads, including uPlot. The page may take 200 KB, and the rest
- * is for its calls.
+ * Limit in bytes of all files that a browser loads, including uPlot. The page may load 200 KB in
+ * total; the rest is left for its calls.
  */
 const WHOLE_PAGE_BYTES_MAX = 150_000;
 

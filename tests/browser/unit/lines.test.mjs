@@ -96,7 +96,7 @@ const RUNNERS = {
   shell: (text) => run("bash", [script(`${FAST_NC}\n${text}\n`)]),
 };
 
-/** Replaces `nc -w 1`, which waits for a second at its end. The real one is run once below. */
+/** Replaces `nc -w 1`, which waits for a second before it ends. The real `nc` is run once below. */
 const FAST_NC = 'nc() { cat > "/dev/tcp/${@: -2:1}/${@: -1}"; }';
 
 for (const id of Object.keys(RUNNERS)) {

@@ -13,7 +13,7 @@ const SECRET = 'the secret of these tests, which is long enough';
 
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
-// Ports that were free a moment ago.
+// Returns ports that were free when they were checked.
 async function freePorts(count) {
   const servers = await Promise.all(
     Array.from({ length: count }, () => new Promise((done) => {
@@ -26,7 +26,8 @@ async function freePorts(count) {
   return ports;
 }
 
-// The listeners are put in front of `config`; `{folder}` in it is replaced by the temporary folder.
+// Starts a server with `config`, preceded by the listeners. In `config`, `{folder}` is replaced by
+// the temporary folder.
 export async function start(config, files = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'veche-centrifuge-'));
   const [port, internal] = await freePorts(2);
@@ -86,7 +87,7 @@ export function token(claims) {
 
 export const inSeconds = (seconds) => Math.floor(Date.now() / 1000) + seconds;
 
-// A relay between a client and the server, whose connections can be cut.
+// Starts a relay between a client and the server. The relay's connections can be cut.
 export async function tunnel(port) {
   const pairs = new Set();
   let isOpen = true;

@@ -41,8 +41,8 @@ async fn serve(address: SocketAddr) -> Result<(), Failure> {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .serve_connection(io, service_fn(answer));
-            // The load generator finally closes connections without a close handshake, so errors
-            // are ignored.
+            // At the end of a run, the load generator closes connections without a close handshake,
+            // so errors are ignored.
             let _ = connection.with_upgrades().await;
         });
     }

@@ -37,8 +37,8 @@ async fn serve(address: SocketAddr, body: Bytes) -> Result<(), Failure> {
                 response.headers_mut().insert(CONTENT_TYPE, text);
                 async { Ok::<_, Infallible>(response) }
             });
-            // At its end the load generator closes connections in the middle of a request, so errors
-            // are ignored.
+            // At the end of a run the load generator closes connections in the middle of a request, so errors are
+            // ignored.
             let _ = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await;
         });
     }

@@ -151,7 +151,7 @@ fn send(receiver: &TcpStream, frame: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A text message in one frame, as servers send it (RFC 6455, section 5.2).
+/// Writes a text message in one frame, as servers send it (RFC 6455, section 5.2).
 fn write_frame(out: &mut Vec<u8>, message: &[u8]) {
     out.push(0x81);
     match message.len() {

@@ -1,5 +1,5 @@
-//! The peer tokio-tungstenite on a single-threaded tokio runtime, a task per connection: an echo at any path. It
-//! speaks no HTTP beyond the handshake. `veche-bench-tokio-tungstenite PORT`.
+//! The peer tokio-tungstenite: echoes messages at any path, with a task per connection on a single-threaded
+//! tokio runtime. It serves no HTTP requests except handshakes. `veche-bench-tokio-tungstenite PORT`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -35,8 +35,8 @@ async fn serve(address: SocketAddr) -> Result<(), Failure> {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         tokio::spawn(async move {
-            // The load generator finally closes connections without a close handshake, so errors
-            // are ignored.
+            // At the end of a run, the load generator closes connections without a close handshake,
+            // so errors are ignored.
             let _ = echo(stream).await;
         });
     }

@@ -1,4 +1,4 @@
-//! Loading: reads the whole file once and skips damaged rows.
+//! Loads an archive: reads the whole file once and skips damaged rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ enum Damage {
     None,
     /// The latest publication of the stream is unreadable.
     Top,
-    /// Publications of the stream before the latest one are unreadable.
+    /// The latest publication of the stream is readable, but earlier ones are not.
     Older,
 }
 

@@ -1,4 +1,4 @@
-//! Commands that can use a connection shared by all calls.
+//! Determines whether a Redis command can use the connection that all calls share.
 
 use super::RedisCommand;
 
@@ -9,7 +9,8 @@ pub enum Fate {
     Shared,
     /// The command waits in the server, so it needs its own connection.
     Blocking,
-    /// The command would change the shared connection for all; the text names the alternative.
+    /// The command is refused, because it would change the connection for all calls that share it. The text names
+    /// an alternative.
     Refused(&'static str),
 }
 

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::fields::{Fields, Message};
 use crate::{DeltaKind, PublicationData};
 
-/// Appends a message as an object.
+/// Appends a message as a JSON object.
 pub(crate) fn message<M: Message>(out: &mut Vec<u8>, message: &M) {
     out.push(b'{');
     message.write(&mut Object {
@@ -54,7 +54,7 @@ pub(crate) fn data(out: &mut Vec<u8>, data: PublicationData<'_>, delta: DeltaKin
 }
 
 impl PublicationData<'_> {
-    /// Appends the data as JSON clients get them.
+    /// Appends the data in the form that JSON clients get.
     pub fn write_json(self, out: &mut Vec<u8>) {
         data(out, self, DeltaKind::Off);
     }

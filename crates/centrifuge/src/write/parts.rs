@@ -1,4 +1,4 @@
-//! Long replies written part by part: the same bytes as [`Encoding::write_reply`] produces at once.
+//! Writes long replies part by part, with the same bytes that [`Encoding::write_reply`] writes at once.
 
 use super::fields::Fields;
 use super::{json, protobuf};
@@ -99,7 +99,7 @@ impl Encoding {
     }
 }
 
-/// Splits an encoded reply where its elements belong: appends the first part and returns the rest.
+/// Splits an encoded reply where its elements belong. Appends the first half to `out`, and returns the rest.
 /// `none` is the encoding of the empty list or object of elements.
 fn split(out: &mut Vec<u8>, reply: &Reply<'_>, none: &[u8; 2]) -> Vec<u8> {
     let start = out.len();

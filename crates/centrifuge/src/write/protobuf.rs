@@ -74,7 +74,7 @@ const fn key(number: u32, kind: u32) -> u64 {
     ((number << 3) | kind) as u64
 }
 
-/// Returns the size of a field with this length and a number less than 16.
+/// Returns the encoded size of a field whose number is less than 16 and whose value has `length` bytes.
 const fn field_size(length: usize) -> usize {
     1 + varint_size(length as u64) + length
 }

@@ -7,7 +7,7 @@ use veche_centrifuge::{DELTA_BYTES_MAX, fossil_delta};
 
 use decoder::applied;
 
-/// Checks the delta from `old` to `new`, and returns its size in bytes; `None` if none is made.
+/// Checks the delta from `old` to `new`, and returns its size in bytes; `None` if no delta is made.
 #[track_caller]
 fn check(old: &[u8], new: &[u8]) -> Option<usize> {
     let delta = fossil_delta(old, new)?;

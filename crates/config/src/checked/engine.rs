@@ -1,4 +1,5 @@
-//! `[engine]` and `[node]`: where channels are ordered, and the name of this server as a node.
+//! Reads `[engine]` and `[node]`: where channels are ordered, and the name of this server as a
+//! node.
 
 use std::sync::Arc;
 use std::time::Duration;

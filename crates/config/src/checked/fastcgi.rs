@@ -1,4 +1,4 @@
-//! `[[app]]` with `runtime = "fastcgi"`: the FastCGI server, and the limits of requests.
+//! Reads `[[app]]` with `runtime = "fastcgi"`: the FastCGI server, and the limits of requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;

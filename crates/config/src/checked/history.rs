@@ -6,7 +6,7 @@ use crate::types::{Fsync, HistoryStore, NamespaceConfig};
 use crate::value::DirectiveValue;
 
 impl Checker<'_> {
-    /// Reads the section; `None` if it is not set.
+    /// Reads `[history]`; `None` if history is not stored on disk.
     pub(super) fn history(
         &mut self,
         table: &RawTable,

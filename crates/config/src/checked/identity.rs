@@ -1,5 +1,5 @@
-//! Checks `[jwt]`, `[subscription_jwt]` and `[identity_hook]`: keys are readable and of one kind,
-//! URLs are valid, and routes with tokens have keys.
+//! Checks `[jwt]`, `[subscription_jwt]` and `[identity_hook]`: keys have exactly one source
+//! and are readable, URLs are valid, and routes with tokens have keys.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -143,7 +143,7 @@ impl Checker<'_> {
         Some(PreviousSecret { keys, until_s })
     }
 
-    /// Reports a subscription token section without keys, which would have no effect.
+    /// Reports a section for subscription tokens that has no keys and therefore no effect.
     pub(super) fn report_unused(&mut self, table: &RawTable) {
         // Directives with defaults don't count: the output of `veche config`, which is a valid configuration, sets them
         // all.
@@ -172,7 +172,7 @@ impl Checker<'_> {
                 if url.expose().starts_with("http://") && !is_near(&url) {
                     self.warn(
                         table.value_at("jwks"),
-                        "jwks: keys fetched over http:// can be replaced on the network: use https://",
+                        "jwks: keys fetched over http:// can be replaced on the network; use https://",
                     );
                 }
                 KeySource::Published(PublishedKeySet {

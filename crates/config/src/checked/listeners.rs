@@ -242,12 +242,12 @@ impl Checker<'_> {
                 };
                 self.warn(
                     at,
-                    format!("address: the internal listener on {address} is not loopback: every client that reaches it can read /health and /metrics{keys}"),
+                    format!("address: the internal listener on {address} is not loopback, so every client that reaches it can read /health and /metrics{keys}"),
                 );
             }
             ListenerRole::Push if risk.accepts_any_client => self.warn(
                 at,
-                format!("address: the push listener on {address} is not loopback and requires no key: every client that reaches it can push to every user"),
+                format!("address: the push listener on {address} is not loopback and requires no key, so every client that reaches it can push to every user"),
             ),
             ListenerRole::Internal | ListenerRole::Push => {}
         }

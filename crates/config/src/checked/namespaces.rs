@@ -106,7 +106,7 @@ impl Checker<'_> {
         }
         let slow_miss = word(table, "slow_consumer") == "miss";
         if slow_miss && size.is_some() {
-            let why = "slow_consumer: can't be combined with history_size: its clients rely on receiving every publication";
+            let why = "slow_consumer: can't be combined with history_size, because the namespace's clients rely on receiving every publication";
             self.problems.add(table.value_at("slow_consumer"), why);
         }
         let (presence, join_leave) = (flag("presence"), flag("join_leave"));

@@ -1,4 +1,4 @@
-//! Checks `[pam]`, and the routes with passwords: transported securely, and with a usable PAM service.
+//! Checks `[pam]`, and that routes with passwords have a secure transport and a usable PAM service.
 
 use veche_pam::PamService;
 
@@ -81,7 +81,7 @@ impl Checker<'_> {
             self.problems.add(
                 at,
                 format!(
-                    "identity: \"{identity}\" makes clients send passwords, which could be read on the network at {}: give that listener tls, or let it listen on 127.0.0.1, or name the proxy that terminates TLS in trusted_proxies",
+                    "identity: \"{identity}\" makes clients send passwords, which could be read on the network at {}; give that listener tls, or let it listen on 127.0.0.1, or name the proxy that terminates TLS in trusted_proxies",
                     label.unwrap_or_default()
                 ),
             );

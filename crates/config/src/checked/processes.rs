@@ -1,4 +1,4 @@
-//! An `[[app]]` that runs in worker processes: the command, and the limits.
+//! Reads an `[[app]]` that runs in worker processes: the command, and the limits.
 
 use std::time::Duration;
 

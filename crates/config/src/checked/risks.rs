@@ -10,7 +10,8 @@ use crate::raw::RawTable;
 use crate::types::{AdminConfig, ApiConfig, LimitsConfig, ListenerRole, RouteConfig};
 
 impl Checker<'_> {
-    /// Warns if pages of any origin may connect while browsers send credentials automatically.
+    /// Warns if pages of any origin may connect to a route for which browsers send credentials
+    /// automatically.
     pub(super) fn ambient<'t>(
         &mut self,
         routes: impl Iterator<Item = (&'t RawTable, &'t Option<RouteConfig>)>,
@@ -39,7 +40,7 @@ impl Checker<'_> {
                 let item = list(table, "origins").iter().position(|one| one == "*");
                 self.warn(
                     item.and_then(|item| table.item_at("origins", item)),
-                    format!("origins: with \"*\" a page of any site connects as its visitor: the browser adds {shown} automatically; list the sites"),
+                    format!("origins: with \"*\" a page of any site connects as its visitor, because the browser adds {shown} automatically; list the sites"),
                 );
             }
         }
@@ -61,7 +62,7 @@ impl Checker<'_> {
             self.warn(
                 table.value_at("timeout"),
                 format!(
-                    "timeout: a handshake may last {} (limits.handshake_timeout), including the back end's response: use a shorter timeout",
+                    "timeout: a handshake may last {} (limits.handshake_timeout), including the back end's response; use a shorter timeout",
                     format_duration(limits.handshake_timeout)
                 ),
             );
@@ -73,7 +74,7 @@ impl Checker<'_> {
         if let Some(item) = admin.keys.iter().position(|key| api.keys.contains(key)) {
             self.warn(
                 table.item_at("keys", item),
-                "keys: it is also a key of [api]: every client that publishes with it can also use the admin page; use another",
+                "keys: this key is also one of [api], so every client that publishes with it can also use the admin page; use another",
             );
         }
     }
@@ -97,7 +98,7 @@ impl Checker<'_> {
         if !has_keys && let Some((table, _)) = open.next() {
             self.warn(
                 table.at,
-                "[[listen]] with role \"internal\" and no [api] keys: every program and user of this machine can push to all users",
+                "[[listen]] with role \"internal\" and no [api] keys, so every program and user of this machine can push to all users",
             );
         }
     }

@@ -318,7 +318,7 @@ impl Checker<'_> {
             && channels.as_ref().is_some_and(Vec::is_empty)
             && table.is_sound("channels")
         {
-            self.warn(table.at, "[[route]] with neither identity nor channels: nothing can ever be pushed to its clients");
+            self.warn(table.at, "[[route]] with neither identity nor channels, so nothing can ever be pushed to its clients");
         }
         Some(RouteHandler::Session {
             protocol,
@@ -367,7 +367,7 @@ impl Checker<'_> {
     fn has_positions(&mut self, table: &RawTable) -> bool {
         let has_positions = matches!(table.value("positions"), Some(DirectiveValue::Flag(true)));
         if has_positions && word(table, "outbox_full") != "disconnect" {
-            let why = "outbox_full: clients with positions rely on receiving every publication: use \"disconnect\"";
+            let why = "outbox_full: clients with positions rely on receiving every publication; use \"disconnect\"";
             self.problems
                 .add(table.value_at("outbox_full"), why.to_owned());
         }
@@ -423,7 +423,7 @@ impl Checker<'_> {
         ) {
             self.warn(
                 at,
-                format!("identity: {text:?} accepts any user name that the client sends: for demos and trusted networks"),
+                format!("identity: {text:?} accepts any user name that the client sends; use it only for demos and in trusted networks"),
             );
         }
         Some(identity)
@@ -494,7 +494,7 @@ impl Checker<'_> {
             if shares_listener && !both.is_empty() && claim.path.same_as(&other.path) {
                 let methods: Vec<&str> = both.iter().collect();
                 let message = format!(
-                    "path: {:?} for {} is already used by route {} ({:?})",
+                    "path: {:?} for {} is already used by route number {} of this file ({:?})",
                     claim.path.as_str(),
                     methods.join(", "),
                     other.index + 1,

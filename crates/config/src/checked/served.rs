@@ -22,7 +22,8 @@ pub(super) struct ServedFolder {
 struct ReferencedFile<'c> {
     path: PathBuf,
     what: &'c str,
-    /// Whether this is a folder in which files are created. A served folder must not be inside such a folder either.
+    /// Whether this is a folder in which the server creates files. A served folder must neither contain such a folder
+    /// nor be inside it.
     is_folder: bool,
 }
 
@@ -61,7 +62,7 @@ pub(super) fn problems(
         };
         (!inside.is_empty()).then(|| {
             let why = format!(
-                "{name}: clients could read files that the configuration names: {folder} contains {list}; serve a folder without them"
+                "{name}: clients could read files that the configuration names, because {folder} contains {list}; serve a folder without them"
             );
             (one.at, why)
         })

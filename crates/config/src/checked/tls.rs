@@ -1,4 +1,4 @@
-//! Checks `[[listen]] tls`: readable certificates with matching keys, and warnings about them.
+//! Checks `[[listen]] tls`: certificates must be readable and match their keys. Warns about those that expire soon.
 
 use std::path::PathBuf;
 
@@ -95,7 +95,7 @@ impl Checker<'_> {
             self.warn(
                 at,
                 format!(
-                    "tls: the certificate in {file} expired {}: clients refuse it",
+                    "tls: the certificate in {file} expired {}, so clients refuse it",
                     ago(days)
                 ),
             );
@@ -105,7 +105,7 @@ impl Checker<'_> {
         if facts.valid_from_s > now_s {
             self.warn(
                 at,
-                format!("tls: the certificate in {file} is not valid yet, or the clock of this machine is wrong: clients refuse it"),
+                format!("tls: the certificate in {file} is not valid yet, or the clock of this machine is wrong, so clients refuse it"),
             );
         }
         if facts.is_key_exposed {
@@ -113,7 +113,7 @@ impl Checker<'_> {
             self.warn(
                 at,
                 format!(
-                    "tls: every user of this machine can read the key in {key}; chmod o= {key}"
+                    "tls: every user of this machine can read the key in {key}; run chmod o= {key}"
                 ),
             );
         }

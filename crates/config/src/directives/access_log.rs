@@ -24,7 +24,7 @@ pub(super) static ACCESS_LOG: &[Directive] = &[
         "sample",
         DirectiveKind::Share,
         DefaultValue::Toml("1.0"),
-        "The fraction of requests and sessions that is written, above 0 and at most 1; chosen at random when they begin.",
+        "The fraction of requests and sessions that is written, above 0 and at most 1. Which ones is decided at random when they begin.",
     ),
     Section::AccessLog.row(
         "internal",

@@ -29,7 +29,7 @@ pub(super) const REQUEST_TIMEOUT: DirectiveKind = DirectiveKind::Duration {
     off: true,
 };
 
-/// The range of time limits of events and processes.
+/// The value kind of time limits for events and processes.
 const TIME: DirectiveKind = DirectiveKind::Duration {
     min: Duration::from_millis(1),
     max: seconds(86_400),
@@ -129,7 +129,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "the name or number of a group",
         },
         DefaultValue::Unset("the user's primary group"),
-        "With `runtime = \"php\"` and `\"worker\"`: the group of the processes, which goes with `user`.",
+        "With `runtime = \"php\"` and `\"worker\"`: the group of the processes; used together with `user`.",
     ),
     Section::App.row(
         "watch",

@@ -21,7 +21,7 @@ pub(super) static HISTORY: &[Directive] = &[
             words: &["commit", "never"],
         },
         DefaultValue::Toml("\"1s\""),
-        "When written data is synced to the disk. A killed process loses nothing in any case, because the operating system has the data; a power cut loses what was not synced. `\"commit\"`: before each publication is delivered, which costs milliseconds, so a power cut loses nothing. A time: at that interval, so a power cut may lose the publications of that time. `\"never\"`: when the operating system decides.",
+        "When written data is synced to the disk. A killed process loses nothing in any case, because the operating system has the data; a power cut loses what was not synced. `\"commit\"`: before each publication is delivered, which costs milliseconds, so a power cut loses nothing. A time: at this interval, so a power cut may lose the publications of the last interval. `\"never\"`: when the operating system decides.",
     )
     .at_restart(),
 ];

@@ -18,7 +18,7 @@ pub(super) const COUNT: DirectiveKind = DirectiveKind::Integer {
     words: &[],
 };
 /// The description of `concurrency` in `[identity_hook]` and `[hooks]`.
-pub(super) const CONCURRENCY: &str = "The maximum number of concurrent requests to one URL; further ones queue in order, and `timeout` starts when they are sent. Use at most the number of processes of the back end (`pm.max_children` of php-fpm): further requests would wait there and may time out.";
+pub(super) const CONCURRENCY: &str = "The maximum number of concurrent requests of each kind of hook to one URL; further ones queue in order, and `timeout` starts when they are sent. All kinds together should not exceed the number of processes of the back end (`pm.max_children` of php-fpm): further requests would wait there and may time out.";
 const MS: Duration = Duration::from_millis(1);
 
 pub(super) static JWT: &[Directive] = &keys_and_rules(Section::Jwt);

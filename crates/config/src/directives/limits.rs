@@ -60,7 +60,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("255"),
-        "The maximum length in bytes of a channel name that such a client may subscribe to; a longer one gets error 107.",
+        "The maximum length in bytes of a channel name that a client of a route with `handler = \"centrifuge\"` may subscribe to; a longer one gets error 107.",
     ),
     Section::Limits.row(
         "memory_limit",
@@ -176,7 +176,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"3s\""),
-        "Like `drain_time`, for the old server process of an upgrade, whose WebSockets are closed with 1012. Until a client has reconnected to the new process, it misses publications there, so the time is short; with too many clients for that, make it longer and let them query what they missed. Services of the old process have to end within it too.",
+        "Like `drain_time`, for the old server process of an upgrade, whose WebSockets are closed with 1012. Until a client has reconnected to the new process, it misses what is published there, so the default is short; if too many clients would reconnect at once, make the time longer and let them query what they missed. Services of the old process have to end within it too.",
     ),
     Section::Limits.row(
         "watchdog_timeout",
@@ -186,7 +186,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"30s\""),
-        "A server process that does not answer its supervisor for that long, or has a worker that stays in one turn of its loop for that long, is killed and replaced; its connections end. The log names the worker's step. Only time in which the supervisor runs too is counted. `\"off\"` or `0`: never, for debugging.",
+        "A server process that does not answer its supervisor for this time, or has a worker that stays in one turn of its loop for this time, is killed and replaced; its connections end. The log names the worker's step. Only time in which the supervisor runs too is counted. `\"off\"` or `0`: never, for debugging.",
     ),
     Section::Limits.row(
         "outbox_bytes",
@@ -196,7 +196,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("\"256KiB\""),
-        "The maximum amount of unsent data of one client in addition to the kernel's own buffer. Beyond it the client is too slow and closed with 1013. 256 KiB is a thousand pushes of 250 bytes, or four messages of the default maximum, and a thousand stuck clients take a quarter of a gigabyte at most. It has to be at least as large as the largest message to deliver.",
+        "The maximum amount of unsent data of one client in addition to the kernel's own buffer. Beyond it the client counts as too slow, and its connection is closed with 1013. 256 KiB is a thousand pushes of 250 bytes, or four messages of the default maximum, and a thousand stuck clients take a quarter of a gigabyte at most. It has to be at least as large as the largest message to deliver.",
     ),
     Section::Limits.row(
         "history_bytes",

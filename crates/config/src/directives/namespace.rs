@@ -24,7 +24,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "wildcard",
         DirectiveKind::Flag { words: &[] },
         DefaultValue::Toml("false"),
-        "Whether its channels can be subscribed to as a whole: a subscriber of `chat:*` (`*` for the namespace `\"\"`) receives publications of all of them, except private channels and those of named users; `subscribe` determines which clients may, on routes with `handler = \"push\"` only if it is `\"client\"`. `*` does not include names that begin with a slash. Such publications have no position in `chat:*`, which has no history, and name their channel as `channel`, and in the tag `channel` for SDKs that do not show it. One worker orders all channels of such a namespace.",
+        "Whether the namespace's channels can be subscribed to as a whole: a subscriber of `chat:*` (`*` for the namespace `\"\"`) receives publications of all of them, except private channels and those of named users; `subscribe` determines which clients may, on routes with `handler = \"push\"` only if it is `\"client\"`. `*` does not include names that begin with a slash. Such publications have no position in `chat:*`, which has no history, and name their channel as `channel`, and in the tag `channel` for SDKs that do not show it. One worker orders all channels of such a namespace.",
     )
     .at_restart(),
     Section::Namespace.row(
@@ -87,7 +87,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "tags_filter",
         DirectiveKind::Flag { words: &[] },
         DefaultValue::Toml("false"),
-        "Whether clients of routes with `handler = \"centrifuge\"` may restrict a subscription to publications with certain tags. Not together with deltas. See [the guide](../guide/centrifuge.md#filters-by-tags).",
+        "Whether clients of routes with `handler = \"centrifuge\"` may restrict a subscription to publications with certain tags. A subscription with both a filter and deltas is refused. See [the guide](../guide/centrifuge.md#filters-by-tags).",
     ),
     Section::Namespace.row(
         "presence",
@@ -99,7 +99,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "join_leave",
         DirectiveKind::Flag { words: &[] },
         DefaultValue::Toml("false"),
-        "Whether subscribers receive join and leave events. For channels with few subscribers: each join is sent to all.",
+        "Whether subscribers receive join and leave events. Meant for channels with few subscribers: each join is sent to all of them.",
     ),
     Section::Namespace.row(
         "force_push_join_leave",

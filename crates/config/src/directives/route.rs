@@ -136,7 +136,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Unset("none"),
         handlers: &["static", "lua", "app"],
         change: ReloadEffect::Reload,
-        doc: "Headers that are added to each answer of this route, 32 at most: `{ Strict-Transport-Security = \"max-age=31536000\" }`. Those that describe the content (`Cache-Control` and its like, `Expires`, `Content-Disposition` and other `Content-…`, but not `Content-Security-Policy`) are added to 2xx and 304 only. A header of a script's answer replaces the one of the same name here; this `Cache-Control` replaces the `no-cache` of files. Headers that the server sets itself, such as `Content-Type`, `ETag` and `Vary`, are errors. See [the guide](../guide/static.md#headers).",
+        doc: "Headers that are added to each answer of this route, 32 at most: `{ Strict-Transport-Security = \"max-age=31536000\" }`. Those that describe the content (`Cache-Control` and its like, `Expires`, `Content-Disposition` and other `Content-…`, but not `Content-Security-Policy`) are added to 2xx and 304 only. A header of a script's answer replaces the one of the same name here; a `Cache-Control` set here replaces the `no-cache` of files. Headers that the server sets itself, such as `Content-Type`, `ETag` and `Vary`, are errors. See [the guide](../guide/static.md#headers).",
     },
     Directive {
         section: Section::Route,
@@ -147,7 +147,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Unset("not needed with `script`"),
         handlers: APP_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "The app of this route, by the `name` of its `[[app]]`. Several routes may share one app. With `\"centrifuge\"` it decides on commands of clients, as far as it has [handlers](../guide/hooks.md#in-lua).",
+        doc: "The app of this route, by the `name` of its `[[app]]`. Several routes may share one app. With `handler = \"centrifuge\"` the app decides on commands of clients, as far as it has [handlers](../guide/hooks.md#in-lua).",
     },
     Directive {
         section: Section::Route,
@@ -294,7 +294,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Toml("200"),
         handlers: WEBSOCKET_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "With `compression`: the maximum ratio of a message's size to its compressed size, for messages above 1 MiB. A message with a higher ratio closes the connection with 1009. Up to 1 MiB only `message_bytes_max` applies, since repetitive JSON shrinks to less than a five-hundredth; the cost of inflating is charged to its connection, which then waits for others. Off (also `0`): up to `message_bytes_max`.",
+        doc: "With `compression`: the maximum ratio of a message's size to its compressed size, for messages above 1 MiB. A message with a higher ratio closes the connection with 1009. Up to 1 MiB only `message_bytes_max` applies, since repetitive JSON shrinks to less than a five-hundredth; the cost of inflating is charged to its connection, which then waits for others. Off (also `0`): only `message_bytes_max` limits the size.",
     },
     Directive {
         section: Section::Route,
@@ -324,6 +324,6 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Toml("\"delay\""),
         handlers: WEBSOCKET_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "How to treat messages over the rate. If a message contains several commands, this applies to the first one over the rate and to all that follow it. `\"delay\"`: they wait, and so does the client; nothing is lost unless the client leaves meanwhile. `\"drop\"`: they are dropped without an answer and counted in `veche_messages_dropped_total`. `\"close\"`: the connection is closed with 1008 (3013 for clients of Centrifugo's protocol). Commands by requests to `/emulation` cannot wait: they may be 5 s ahead, and further ones end the connection as `\"close\"` does.",
+        doc: "How to treat messages over the rate. If a message contains several commands, this applies to the first one over the rate and to all that follow it. `\"delay\"`: they wait, and so does the client; nothing is lost unless the client leaves meanwhile. `\"drop\"`: they are dropped without an answer and counted in `veche_messages_dropped_total`. `\"close\"`: the connection is closed with 1008 (3013 for clients of Centrifugo's protocol). Commands by requests to `/emulation` cannot wait: they may be up to 5 s ahead of the rate, and further ones end the connection as `\"close\"` does.",
     },
 ];

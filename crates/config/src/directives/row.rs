@@ -188,7 +188,7 @@ impl Section {
             Self::Engine => {
                 "The engine, which orders publications, stores history and connects several servers into one service."
             }
-            Self::Node => "How this server is called among the servers that share an engine.",
+            Self::Node => "The name of this server among the servers that share an engine.",
             Self::Limits => {
                 "Limits per client and in total. The defaults suit a server on the open internet."
             }

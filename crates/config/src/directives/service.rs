@@ -39,7 +39,7 @@ pub(super) static SERVICE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"on-failure\""),
-        "When a service restarts, always in a new VM. `\"on-failure\"`: after an error. `\"always\"`: also when it has finished, that is, when `run` has returned and everything that it started has ended. `\"never\"`: it does not restart. The delay before a restart is 200 ms at first and doubles each time up to 30 s; after a run of 30 s it is 200 ms again.",
+        "When a service restarts. Each run has a new VM. `\"on-failure\"`: after an error. `\"always\"`: also when it has finished, that is, when `run` has returned and everything that it started has ended. `\"never\"`: it does not restart. The delay before a restart is 200 ms at first and doubles each time up to 30 s; after a run of 30 s it is 200 ms again.",
     ),
     Section::Service.row(
         "memory",

@@ -56,7 +56,7 @@ fn the_page_is_on_internal_listeners_and_nowhere_else() {
             "{open}{keys}[api]\nkeys = [\"another-that-is-long-enough\"]\n"
         )),
         [
-            "/etc/veche/veche.toml:2:11: address: the internal listener on 10.0.0.1:1 is not loopback: every client that reaches it can read /health and /metrics, and the keys of the API and of the admin page cross the network as plain text"
+            "/etc/veche/veche.toml:2:11: address: the internal listener on 10.0.0.1:1 is not loopback, so every client that reaches it can read /health and /metrics, and the keys of the API and of the admin page cross the network as plain text"
         ]
     );
 }

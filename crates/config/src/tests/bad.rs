@@ -414,11 +414,13 @@ fn routes_against_each_other() {
     };
     says(
         &two("/a", "/a"),
-        &["7:8: path: \"/a\" for GET is already used by route 1 (\"/a\")"],
+        &["7:8: path: \"/a\" for GET is already used by route number 1 of this file (\"/a\")"],
     );
     says(
         &two("/room/:id", "/room/:name"),
-        &["7:8: path: \"/room/:name\" for GET is already used by route 1 (\"/room/:id\")"],
+        &[
+            "7:8: path: \"/room/:name\" for GET is already used by route number 1 of this file (\"/room/:id\")",
+        ],
     );
     assert!(checked(&two("/a", "/a/*")).is_ok());
     // The conflict of two routes is reported together with all other problems of the file.
@@ -434,7 +436,7 @@ fn routes_against_each_other() {
             "2:11: address: expected an IP address and a port such as \"127.0.0.1:8080\", found \"127.0.0.1\"; did you mean \"127.0.0.1:8080\"?",
             "3:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "7:8: root: the folder /nowhere does not exist",
-            "9:8: path: \"/a\" for GET is already used by route 1 (\"/a\")",
+            "9:8: path: \"/a\" for GET is already used by route number 1 of this file (\"/a\")",
             "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\", \"app\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
             "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3; write \"3s\"",
@@ -632,7 +634,7 @@ fn apps() {
     led(
         app,
         "app = \"chat\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"",
-        &["11:8: path: \"/\" for GET is already used by route 1 (\"/\")"],
+        &["11:8: path: \"/\" for GET is already used by route number 1 of this file (\"/\")"],
     );
 }
 

@@ -1,4 +1,4 @@
-//! `[[app]]` sections with FastCGI: a valid section, and the errors of invalid sections.
+//! Tests `[[app]]` sections with FastCGI: a valid section, and the errors of invalid sections.
 
 use std::time::Duration;
 

@@ -214,7 +214,7 @@ fn what_is_wrong() {
         (
             "secret_env = \"SHORT\"\nshort_secret = \"refuse\"",
             &[
-                "4:14: secret_env: the secret has 6 bytes; secrets of less than 32 bytes can be guessed: create one with `openssl rand -hex 32`",
+                "4:14: secret_env: the secret has 6 bytes; secrets of less than 32 bytes can be guessed; create one with `openssl rand -hex 32`",
             ],
         ),
         (
@@ -289,7 +289,9 @@ fn passwords() {
     );
     says(
         &route("pam:Veche"),
-        &["6:12: identity: PAM service names are lower case: \"veche\", found \"pam:Veche\""],
+        &[
+            "6:12: identity: a PAM service name must be in lower case: \"veche\" instead of \"Veche\", found \"pam:Veche\"",
+        ],
     );
     let relative = "6:12: identity: a PAM service is the name of a file in /etc/pam.d or an absolute path, found \"pam:rules/veche\"";
     says(&route("pam:rules/veche"), &[relative]);
@@ -347,7 +349,7 @@ fn passwords_require_an_encrypted_listener() {
     says(
         &on(""),
         &[
-            "6:12: identity: \"pam:veche\" makes clients send passwords, which could be read on the network at 0.0.0.0:8080: give that listener tls, or let it listen on 127.0.0.1, or name the proxy that terminates TLS in trusted_proxies",
+            "6:12: identity: \"pam:veche\" makes clients send passwords, which could be read on the network at 0.0.0.0:8080; give that listener tls, or let it listen on 127.0.0.1, or name the proxy that terminates TLS in trusted_proxies",
         ],
     );
     let warnings = good(&on("trusted_proxies = [\"10.0.0.0/8\"]\n")).warnings;

@@ -1,4 +1,4 @@
-//! Tests `[[namespace]]`, and routes with positions.
+//! Tests `[[namespace]]` and the route option `positions`.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ positions = true
             "10:1: unknown directive \"history_sise\" in [[namespace]]; did you mean \"history_size\"?",
             "12:8: name: another [[namespace]] is already called \"a\"",
             "13:12: recovery: expected \"missed\" or \"latest\", found \"all\"",
-            "18:15: outbox_full: clients with positions rely on receiving every publication: use \"disconnect\"",
+            "18:15: outbox_full: clients with positions rely on receiving every publication; use \"disconnect\"",
             "22:1: positions: has no effect with handler \"echo\", only with \"push\", \"lua\", \"app\"",
         ],
     );
@@ -149,7 +149,7 @@ slow_consumer = "miss"
             "7:12: wildcard: personal channels, private channels and channels of a pattern can't be subscribed to with a wildcard",
             "9:8: name: expected the part of channel names before the \":\", \"\" for channels without one, \"#\" for personal channels or a pattern such as \"/users/:user\", found \"/users/\"",
             "12:12: wildcard: personal channels, private channels and channels of a pattern can't be subscribed to with a wildcard",
-            "14:17: slow_consumer: can't be combined with history_size: its clients rely on receiving every publication",
+            "14:17: slow_consumer: can't be combined with history_size, because the namespace's clients rely on receiving every publication",
         ],
     );
 }

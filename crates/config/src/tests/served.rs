@@ -17,7 +17,7 @@ fn served(root: &str) -> String {
 
 #[test]
 fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
-    const WHY: &str = "clients could read files that the configuration names:";
+    const WHY: &str = "clients could read files that the configuration names, because";
     const OTHER: &str = "serve a folder without them";
     for root in [".", "/etc/veche", "/"] {
         let found = problem(&served(root));
@@ -159,7 +159,7 @@ fn dangerous_combinations_are_warned_of() {
     let found_warnings = warnings(&keys(&format!("{other}, {one}"), one));
     assert_eq!(found_warnings.len(), 1, "{found_warnings:?}");
     assert!(
-        found_warnings[0].starts_with("keys: it is also a key of [api]"),
+        found_warnings[0].starts_with("keys: this key is also one of [api]"),
         "{found_warnings:?}"
     );
     // One of these keys is in a file of its own.
@@ -167,14 +167,14 @@ fn dangerous_combinations_are_warned_of() {
     assert_eq!(
         found_warnings,
         [
-            "keys: every user of this machine can read /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key"
+            "keys: every user of this machine can read /etc/veche/exposed.key; run chmod o= /etc/veche/exposed.key"
         ]
     );
     let found_warnings = warnings(&keys("", other));
     assert_eq!(
         found_warnings,
         [
-            "[[listen]] with role \"internal\" and no [api] keys: every program and user of this machine can push to all users"
+            "[[listen]] with role \"internal\" and no [api] keys, so every program and user of this machine can push to all users"
         ]
     );
 }

@@ -112,7 +112,7 @@ fn what_should_be_known_of_them() {
         (
             "certificate = \"old.pem\", key = \"good.key\"",
             &[
-                "3:7: tls: the certificate in /etc/veche/old.pem expired 10 days ago: clients refuse it",
+                "3:7: tls: the certificate in /etc/veche/old.pem expired 10 days ago, so clients refuse it",
             ],
         ),
         (
@@ -122,8 +122,8 @@ fn what_should_be_known_of_them() {
         (
             "certificate = \"early.pem\", key = \"exposed.key\"",
             &[
-                "3:7: tls: the certificate in /etc/veche/early.pem is not valid yet, or the clock of this machine is wrong: clients refuse it",
-                "3:7: tls: every user of this machine can read the key in /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key",
+                "3:7: tls: the certificate in /etc/veche/early.pem is not valid yet, or the clock of this machine is wrong, so clients refuse it",
+                "3:7: tls: every user of this machine can read the key in /etc/veche/exposed.key; run chmod o= /etc/veche/exposed.key",
             ],
         ),
     ];
@@ -234,7 +234,7 @@ fn certificates_that_are_ordered() {
             .contains("tls = { acme = [\"push.example.org\", \"example.org\"] }")
     );
 
-    // The first names of two certificates may be the same: their files have different names.
+    // Two certificates may begin with the same name; their files nevertheless have different names.
     let config = good(
         "[[listen]]\naddress = \"0.0.0.0:443\"\ntls = [\n{ acme = [\"a.example\"] },\n{ acme = [\"a.example\", \"b.example\"] }]",
     );

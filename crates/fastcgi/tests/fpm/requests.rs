@@ -1,4 +1,4 @@
-//! Requests and their responses.
+//! Tests requests to php-fpm and their responses.
 
 use veche_fastcgi::Error;
 

@@ -59,7 +59,7 @@ impl From<BadCommand> for Rejection {
 pub enum CommandProgress {
     /// The command was executed; its answer, if it has one, follows later.
     Done,
-    /// The command is valid and stored, but some of its publications wait for credit: [`Backend::resume`] continues.
+    /// Some publications of the valid command wait for credit. [`Backend::resume`] continues them.
     Unfinished,
 }
 
@@ -387,8 +387,8 @@ impl Backend {
         Ok(CommandProgress::Done)
     }
 
-    /// Adds an error as the answer to a command, in order. `place`: the command's position as text for the error
-    /// message; empty if the message needs none.
+    /// Adds an error as the answer to a command, in order. The error message begins with `place`, the command's
+    /// position as text, which may be empty.
     pub fn refuse(
         &mut self,
         id: Option<&str>,
@@ -517,8 +517,8 @@ impl Backend {
         exchange.open = exchange.open.saturating_sub(1);
     }
 
-    /// Writes the next complete reply as one JSON object with its result under this key; returns `false` if there is
-    /// none.
+    /// Writes the next complete reply as one JSON object, with its result under the key `key`. Returns `false` if no
+    /// reply is complete.
     pub fn write_answer(&mut self, out: &mut Vec<u8>, key: &str) -> bool {
         let Some(exchange) = self.exchanges.front().filter(|exchange| exchange.open == 0) else {
             return false;

@@ -5,7 +5,7 @@
 //! ignored.
 //!
 //! Two faults end the connection, and no later line is executed: a first line that is not a JSON object, and a line
-//! that is too long. They are the defence against web pages, which can make a browser connect here with HTTP or TLS:
+//! that is too long. This is the defence against web pages, which can make a browser connect here with HTTP or TLS:
 //! a page controls most of what the browser sends, but neither the first bytes nor the end of an overlong line.
 
 use serde::de::IgnoredAny;
@@ -22,7 +22,7 @@ use crate::outbox::ANSWERS_BYTES_HIGH;
 const NOT_OBJECT: &str =
     "expected one JSON object per line (this port does not accept HTTP): closing the connection";
 
-/// The stage for push lines.
+/// The connection stage in which a back end sends push lines.
 #[derive(Default)]
 pub(crate) struct LineStage {
     backend: Backend,
@@ -116,7 +116,7 @@ impl LineStage {
         self.served_ms
     }
 
-    /// Refuses the last line with this error, and drops all later input.
+    /// Answers the last line with the error `why`, and drops all later input.
     fn end(&mut self, why: &str, id: ConnectionId, shared: &mut Context) {
         self.refuse(None, BadCommand::new(why).into(), id, shared);
         self.phase = Phase::Over;
@@ -205,7 +205,7 @@ impl LineStage {
         }
     }
 
-    /// Handles an answer; returns whether input that waited for it may continue.
+    /// Handles the hub's answer to a command. Returns whether input that waited for the answer may continue.
     pub(crate) fn answered(
         &mut self,
         id: ConnectionId,
@@ -231,8 +231,8 @@ impl LineStage {
     }
 }
 
-/// Returns whether the first line may be empty or a JSON object, judged by its first byte. Most other input is thus
-/// refused before a line end arrives.
+/// Returns whether the first line may be empty or a JSON object, judged by its first byte. Most input in other
+/// protocols is thus refused before a line end arrives.
 fn may_begin_object(bytes: &[u8]) -> bool {
     matches!(
         bytes.first(),

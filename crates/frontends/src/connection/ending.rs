@@ -59,7 +59,7 @@ impl Connection {
                 socket.handle_lost_history(id, channel, shared);
                 self.unblock_if_closed(id, shared);
             }
-            // The session is still opening, or uses an endless response: the connection is closed.
+            // The session is still opening, or uses an endless response, so the connection is closed.
             _ => {
                 let (code, reason) = CloseCode::InsufficientState.parts();
                 self.disconnect(id, code, reason, shared);
@@ -138,7 +138,7 @@ impl Connection {
     /// answered first.
     pub fn drain(&mut self, id: ConnectionId, shared: &mut Context) {
         match &mut self.stage {
-            // The connection was accepted during the drain: it ends after its response.
+            // The connection was accepted during the drain, so it ends after its response.
             Stage::Http(_) if self.is_draining => {}
             Stage::Http(http) if http.is_idle() && self.input.is_none() => self.end(id, shared),
             // An event stream would never end by itself; its client reconnects.

@@ -68,13 +68,12 @@ impl Connection {
         self.unblock_if_closed(id, shared);
     }
 
-    /// Handles that a suspended application handler has ended.
+    /// Handles the end of a suspended application handler.
     pub fn handle_app_ready(&mut self, id: ConnectionId, shared: &mut Context) {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
         };
-        // If input waits for the client to read as well, it is resumed once the output is sent
-        // instead of here.
+        // If the input also waits for the client to read, it is not resumed here but once the output is sent.
         if !socket.app_ready() {
             return;
         }
@@ -92,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Handles that a full outbox has room again.
+    /// Handles the event that a full outbox has room again.
     pub fn handle_drained(&mut self, id: ConnectionId, shared: &mut Context) {
         if let Stage::Socket(socket) = &mut self.stage {
             socket.drained(id, shared);

@@ -1,7 +1,8 @@
 //! Access rules of a listener: allowed and denied networks, trusted proxies, accepted host names.
 //!
-//! These rules are checked first: the peer's network at accept, before a byte is read; the address of a client behind
-//! a proxy and the requested host name for each request's head.
+//! These rules are checked before anything else. The peer's network is checked when the connection is accepted, before
+//! a byte is read. The address of a client behind a proxy, and the requested host name, are checked for each request's
+//! head.
 
 mod forwarded;
 
@@ -56,8 +57,8 @@ impl ListenerAccess {
         contains(&self.trusted_proxies, peer)
     }
 
-    /// Returns whether a connection from this peer may be served: the listener requires no PROXY header, or the peer
-    /// is a proxy that may send one.
+    /// Returns whether a connection from this peer may be served, because the listener requires no PROXY header or
+    /// because the peer is a proxy that may send one.
     pub fn may_send_proxy_header(&self, peer: IpAddr) -> bool {
         !self.proxy_protocol || self.trusts(peer)
     }
@@ -93,10 +94,10 @@ pub enum Hosts {
     /// Any host name is accepted.
     #[default]
     Any,
-    /// Only `localhost`, its subdomains and loopback addresses. A listener on loopback serves programs of this
-    /// machine; another name indicates a page whose domain was resolved to loopback (DNS rebinding).
+    /// Only `localhost`, its subdomains and loopback addresses are accepted. A listener on loopback serves programs of
+    /// this machine, so any other name indicates a page whose domain was resolved to loopback (DNS rebinding).
     Loopback,
-    /// Only these names, in lower case; a leading `*.` stands for one or more labels.
+    /// Only these names are accepted. They are in lower case; a leading `*.` stands for one or more labels.
     Listed(Vec<String>),
 }
 
@@ -227,9 +228,8 @@ mod tests {
         };
         let plain = access(false, Hosts::Loopback);
         let strict = access(true, Hosts::Listed(vec!["a".into()]));
-        // For each peer, whether it: is trusted; may send a PROXY header to the plain and to the
-        // strict listener; may connect; may use an unknown host name on the plain and on the strict
-        // listener.
+        // For each peer, whether it is trusted; may send a PROXY header to the plain listener, and to the strict
+        // listener; may connect; may use an unknown host name on the plain listener, and on the strict listener.
         for (peer, expected) in [
             ("192.0.2.7", [true, true, true, true, true, false]),
             ("::ffff:192.0.2.7", [true, true, true, true, true, false]),

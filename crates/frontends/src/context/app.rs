@@ -41,7 +41,7 @@ pub enum HandshakeDecision {
         /// The subprotocol of the 101 response, one of those that the client offered.
         protocol: Option<String>,
     },
-    /// The server responds with this instead of 101. The connection stays open for another request.
+    /// The server responds with this response instead of 101. The connection stays open for another request.
     Refuse(AppResponse),
 }
 
@@ -94,7 +94,7 @@ pub enum AppAnswer {
     Handshake(HandshakeDecision),
     /// The answer to [`Apps::request`].
     Response(AppResponse),
-    /// The head of a response in parts, which follow.
+    /// The head of a response whose body follows in parts.
     Head(AppResponseHead),
     /// A part of the response.
     Chunk {

@@ -115,9 +115,9 @@ pub trait Apps: std::any::Any {
     /// even if several parts requested the call.
     fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
-    /// Handles the opening of a connection that this application dialed: the first call for its id. Later calls are
-    /// those of a session: `message`, `drained`, `closed`. Returns `None` if the connection is no longer needed; it is
-    /// then closed.
+    /// Handles the opening of a connection that this application dialed. This is the first call for
+    /// the connection's id. Later calls are those of a session: `message`, `drained`, `closed`.
+    /// Returns `None` if the connection is no longer needed, so that it is closed.
     fn client_opened(
         &mut self,
         app: AppId,

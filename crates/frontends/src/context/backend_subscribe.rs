@@ -1,4 +1,4 @@
-//! Subscriptions not requested by clients: those of applications and back ends.
+//! Subscriptions that applications and back ends request for clients.
 
 use std::sync::Arc;
 
@@ -21,9 +21,10 @@ pub(crate) enum BackendSubscribe {
 }
 
 impl Context {
-    /// Notifies a client that an application has subscribed it to a channel, with its position and the publications
-    /// that it missed. Sends nothing if the client's route has no positions. `is_back`: whether the client sent a
-    /// position to recover from. Returns whether the recovery was complete; `None` if the client requested none.
+    /// Notifies a client that an application has subscribed it to a channel, with the client's position and the
+    /// publications that it missed. Sends nothing if the client's route has no positions. `is_back` tells whether
+    /// the client sent a position to recover from. Returns whether the recovery was complete; `None` if the client
+    /// requested no recovery.
     pub fn send_subscribed(
         &mut self,
         session: ConnectionId,

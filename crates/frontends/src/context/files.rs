@@ -75,16 +75,16 @@ pub trait ReadAt: Send + Sync {
     fn read_at(&self, offset: u64, bytes_max: usize, out: &mut Vec<u8>) -> io::Result<usize>;
 }
 
-/// Why nothing was opened.
+/// The reason why a path was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no such file, or it can't be served: 404.
+    /// There is no such file, or it can't be served. The response is 404.
     #[error("not found")]
     NotFound,
-    /// The server has no permission to read the file: 403, and a log message.
+    /// The server has no permission to read the file. The response is 403, and a message is logged.
     #[error("permission denied")]
     Denied,
-    /// A local failure, such as a lack of descriptors: 500, and a log message.
+    /// A local failure, such as a lack of descriptors. The response is 500, and a message is logged.
     #[error(transparent)]
     Failed(#[from] io::Error),
 }

@@ -165,8 +165,8 @@ impl FrontendConfig {
     }
 }
 
-/// Returns all keys that an API call contains: in `X-API-Key`, and in `Authorization: apikey KEY` and the query's
-/// `api_key`, where Centrifugo's clients send them.
+/// Returns all keys that an API call contains. A key may be in `X-API-Key` or, as Centrifugo's clients send it, in
+/// `Authorization: apikey KEY` or the query's `api_key`.
 pub(crate) fn api_keys<'h>(head: &'h http::Head<'_>) -> impl Iterator<Item = Cow<'h, [u8]>> {
     let by_scheme = head.headers().filter_map(|(name, value)| {
         let is_authorization = name.eq_ignore_ascii_case("authorization");

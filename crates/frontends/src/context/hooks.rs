@@ -110,7 +110,8 @@ pub enum HookTarget {
     },
 }
 
-/// The number that the process assigned to a hook of a route. A reload may change the hook's URL.
+/// The number that the process assigned to a hook of a route. A reload that changes the hook's URL does not change the
+/// number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackEndId(pub u32);
 
@@ -323,7 +324,7 @@ pub enum HookDecision {
         /// The close reason for people; the client receives at most 123 bytes of it.
         reason: Box<str>,
     },
-    /// The target made no decision: the command fails with error 100, which is temporary.
+    /// The target made no decision, so the command fails with error 100, which is temporary.
     Failed,
 }
 

@@ -34,7 +34,7 @@ pub const USER_BYTES_MAX: usize = 254;
 /// How a route determines the user.
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// No user: connections are anonymous, and pushes to users don't reach them.
+    /// The route determines no user, so connections are anonymous and pushes to users don't reach them.
     None,
     /// A query parameter with this name in the handshake's target contains the user's name.
     Query(String),
@@ -82,7 +82,7 @@ pub struct Validity {
     /// The end of the validity in milliseconds since 1970, as [`Now::wall_ms`](crate::Now::wall_ms); `None`: valid
     /// indefinitely.
     pub until_ms: Option<u64>,
-    /// The tolerance for clock differences that `until_ms` includes. Clients receive an end without it.
+    /// The tolerance for clock differences, by which `until_ms` is later than the end that clients receive.
     pub leeway_ms: u64,
 }
 
@@ -113,7 +113,7 @@ impl Validity {
 /// The field of a certificate that contains the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateField {
-    /// The common name of the subject; if it has none, the first mail address, DNS name or URI.
+    /// The common name of the certificate's subject; if it has none, the first mail address, DNS name or URI.
     Any,
     /// The subject's common name.
     CommonName,
@@ -283,12 +283,13 @@ impl Identity {
         matches!(self, Self::Basic(_))
     }
 
-    /// Returns whether `Authorization` contains a password on this route; it must not be passed on.
+    /// Returns whether `Authorization` contains a password on this route. Such a header must not be passed on.
     pub(crate) fn has_password(&self) -> bool {
         matches!(self, Self::Basic(_))
     }
 
-    /// Returns whether an offered subprotocol contains the client's token: the server must not select it.
+    /// Returns whether an offered subprotocol contains the client's token. The server must not select such a
+    /// subprotocol.
     pub(crate) fn is_token(&self, protocol: &str) -> bool {
         match self {
             Self::Token(tokens) => tokens.is_token(protocol),
@@ -342,7 +343,7 @@ impl Authenticated {
         Ok(named)
     }
 
-    /// Creates an identity that stays valid as long as the connection.
+    /// Creates an identity that stays valid until the connection closes.
     fn plain(user: String) -> Result<Self, AuthError> {
         if !is_valid_user(&user) {
             return Err(AuthError::MalformedUser);

@@ -9,7 +9,7 @@ use crate::context::worker_context::Context;
 
 impl Context {
     /// Returns a session as the member of a channel; an anonymous client has an empty user. Returns `None` if the
-    /// channel has no presence; a personal channel never has.
+    /// channel has no presence, which is always so for a personal channel.
     #[must_use]
     pub fn member(&self, id: ConnectionId, channel: ChannelName<'_>) -> Option<Arc<ClientInfo>> {
         let is_own = channel.user().is_some();

@@ -63,8 +63,9 @@ impl OriginPattern {
 
 /// Returns whether these rules accept a request's origin. `is_tls`: whether its listener uses TLS.
 ///
-/// A browser may also send a request without `Origin`: a page can make it load a URL of another site as an image
-/// or by navigation. Its origin is then unknown, but browsers mark it with `Sec-Fetch-Site`, and it is refused.
+/// A browser may also send a request without `Origin`: a page can make the browser load a URL of another site as an
+/// image or by navigation. The origin of such a request is unknown. But browsers mark the request with
+/// `Sec-Fetch-Site`, so it is refused.
 pub(crate) fn admits(rules: &[OriginCheck], head: &Head<'_>, is_tls: bool) -> bool {
     let host = Some(head.host).filter(|host| !host.is_empty());
     match head.header_bytes("origin") {

@@ -3,7 +3,7 @@
 
 use veche_hub::NamespaceOptions;
 
-/// How a subscription differs from the namespace's defaults.
+/// How a subscription differs from its namespace in presence and in join and leave events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PresenceOverrides {
     /// Whether the client is hidden from presence and from join and leave events.
@@ -33,8 +33,8 @@ pub(crate) struct NamespaceOverride {
 }
 
 impl NamespaceOverride {
-    /// Returns how a subscription differs from the defaults of a channel with these options, or the error text if the
-    /// options do not permit the override.
+    /// Returns how a subscription differs from the `options` of its namespace, or the error text if `options` do not
+    /// permit the override.
     pub(crate) fn presence_overrides(
         self,
         options: &NamespaceOptions,

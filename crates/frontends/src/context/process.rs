@@ -1,4 +1,4 @@
-//! Services for connections that the process provides, not the connection's worker.
+//! The services that the whole process, rather than one worker, provides to connections.
 
 use std::net::IpAddr;
 
@@ -83,20 +83,20 @@ pub trait ProcessServices {
         let _ = (user, client);
     }
     /// Returns whether the user was disconnected since [`disconnect_count`](Self::disconnect_count) had the value
-    /// `endings`: an authentication that began before then is void. `client` is the connection's id, empty if it has
-    /// none yet.
+    /// `endings`. If so, an authentication that began at that value is void. `client` is the connection's id, empty if
+    /// it has none yet.
     fn is_disconnected_since(&self, user: &str, endings: u64, client: &str) -> bool {
         let _ = (user, endings, client);
         false
     }
-    /// Unsubscribes a user from a channel, on all connections or on the one with this id. Increments
-    /// [`disconnect_count`](Self::disconnect_count).
+    /// Unsubscribes a user from a channel, on the connection `client` or, if it is `None`, on all connections of the
+    /// user. Increments [`disconnect_count`](Self::disconnect_count).
     fn unsubscribe_user(&self, user: &str, channel: &str, client: Option<&str>) {
         let _ = (user, channel, client);
     }
     /// Returns whether the user was unsubscribed from the channel since [`disconnect_count`](Self::disconnect_count)
-    /// had the value `endings`: a decision that was requested before then must not subscribe the connection with this
-    /// id.
+    /// had the value `endings`. If so, a decision that was requested at that value must not subscribe the connection
+    /// `client`.
     fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64, client: &str) -> bool {
         let _ = (user, channel, endings, client);
         false

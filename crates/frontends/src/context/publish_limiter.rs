@@ -86,7 +86,7 @@ impl PublishLimiter {
         };
         let meter = match publisher.0 {
             Key::Application => return Ok(()),
-            // The key may be missing: a reload can remove the key of an open connection.
+            // The key may be missing, since a reload can remove the key of an open connection.
             Key::Numbered(key) => self.by_key.get(usize::from(key)),
             Key::None => None,
         };

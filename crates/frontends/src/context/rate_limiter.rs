@@ -26,10 +26,10 @@ pub enum OverLimit {
     Close,
 }
 
-/// Maximum time, in milliseconds, by which messages that can't be delayed may exceed their rate.
+/// Maximum time, in milliseconds, by which messages that can't be delayed may run ahead of their rate.
 const AHEAD_MS: u64 = 5_000;
 
-/// The rate limit usage of one connection. Connections without rate limits have none.
+/// The rate limit usage of one connection. Connections without rate limits have no `RateLimiter`.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     limits: RateLimits,

@@ -38,7 +38,7 @@ pub enum RouteHandler {
     },
     /// The back end's HTTP API and its WebSocket.
     Api,
-    /// An application: WebSockets and HTTP requests.
+    /// An application, which handles WebSockets and HTTP requests.
     App {
         /// The id of the application.
         app: AppId,

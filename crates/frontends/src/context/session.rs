@@ -73,7 +73,8 @@ impl Flow {
     }
 }
 
-/// An open session of a client protocol. Default methods suit protocols that lack the feature.
+/// An open session of a client protocol. A default method suits protocols without the feature that
+/// the method is for.
 pub(crate) trait Session {
     /// Returns a description of the session for back ends; the caller adds transport and route.
     fn info(&self) -> SessionInfo<'_>;
@@ -154,8 +155,8 @@ pub(crate) trait Session {
         Flow::Continue
     }
 
-    /// Returns whether a back end's command applies to this session. By default, a command applies if it names no
-    /// session, names this connection or none, and does not exclude this connection.
+    /// Returns whether a back end's command applies to this session. By default, a command applies
+    /// if it names no session and no other connection, and does not exclude this connection.
     fn matches_command(
         &self,
         instruction: &UserCommand,
@@ -224,8 +225,8 @@ pub(crate) trait Session {
     /// Treats the client as alive, since data that arrived while input was not read may contain its answer to a ping.
     fn confirm_alive(&mut self) {}
 
-    /// Returns whether the deadline may have become earlier since [`Session::deadline_ms`] was last called, and
-    /// clears this flag.
+    /// Returns whether the deadline may have become earlier since the last call of
+    /// [`Session::deadline_ms`] or of this function.
     fn take_deadline_change(&mut self) -> bool {
         false
     }
@@ -268,7 +269,8 @@ pub(crate) trait Session {
         let _ = (code, reason, cx);
     }
 
-    /// Handles the end of a suspended application handler. Returns whether the session waited for one.
+    /// Handles the end of a suspended application handler. Returns whether the session waited for
+    /// this end.
     fn handle_app_ready(&mut self) -> bool {
         false
     }
@@ -278,7 +280,7 @@ pub(crate) trait Session {
         let _ = (id, shared);
     }
 
-    /// Returns whether the session belongs to a back end that pushes through it.
+    /// Returns whether the peer is a back end that uses the API through this session.
     fn is_back_end(&self) -> bool {
         false
     }

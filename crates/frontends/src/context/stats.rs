@@ -39,7 +39,7 @@ impl SharedCounter {
 /// The outcome of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeOutcome {
-    /// 101: the session opened.
+    /// The session was opened with a 101 response.
     Opened,
     /// The path has no route, or its route serves no WebSocket.
     NotFound,
@@ -186,7 +186,7 @@ pub struct Stats {
     pub http_responses: [SharedCounter; 5],
     /// Number of messages received from clients.
     pub messages_received: SharedCounter,
-    /// Payload bytes of messages received from clients.
+    /// Number of payload bytes of messages received from clients.
     pub message_bytes_received: SharedCounter,
     /// Number of times that a client's input was paused because it exceeded the route's rate limit.
     pub throttled: SharedCounter,
@@ -196,11 +196,11 @@ pub struct Stats {
     pub rate_limited: SharedCounter,
     /// Number of messages sent to clients: publications and echoes.
     pub messages_sent: SharedCounter,
-    /// Payload bytes of messages sent to clients.
+    /// Number of payload bytes of messages sent to clients.
     pub message_bytes_sent: SharedCounter,
-    /// Bytes received on the wire.
+    /// Number of bytes received on the wire.
     pub bytes_received: SharedCounter,
-    /// Bytes sent on the wire.
+    /// Number of bytes sent on the wire.
     pub bytes_sent: SharedCounter,
     /// Number of successful commands of back ends.
     pub pushes: SharedCounter,

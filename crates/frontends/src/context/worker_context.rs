@@ -65,8 +65,8 @@ pub struct Context {
     pub files: Box<dyn Files>,
     /// The services that the process provides to its workers.
     pub process: Arc<dyn ProcessServices>,
-    /// Whether the server is short of memory: no new handshakes or publications are accepted. Set by the worker each
-    /// turn.
+    /// Whether the server is short of memory, so that no new handshakes or publications are accepted. Set by the worker
+    /// each turn.
     pub is_short_of_memory: bool,
     /// The user of each session that counts toward the limit on connections per user, by session
     /// index; empty if there is no such limit.
@@ -87,8 +87,8 @@ pub struct Context {
     pub app_ready: Vec<ConnectionId>,
     /// Log messages of this turn, which the worker writes to the log.
     pub log_notes: Vec<LogNote>,
-    /// Number of log messages in the current second by kind. Its length is bounded: each place in
-    /// the code has at most [`NOTE_KINDS`] kinds.
+    /// For each kind of log message, the number of messages in the current second. The list can't grow without limit,
+    /// because each place in the code has at most [`NOTE_KINDS`] kinds.
     note_kinds: Vec<NoteKind>,
     notes_second: u64,
     /// Buffers for decoded payloads, names and replies; they are empty between calls.
@@ -295,8 +295,8 @@ impl Context {
         self.log(session, NoteLevel::Info, "closed: rate limit exceeded");
     }
 
-    /// Queues a log message. All messages from one place in the code share a rate limit, so a flood of messages of
-    /// one kind does not suppress those of others.
+    /// Queues a log message that has no kind. The messages without a kind from one place in the code share a rate
+    /// limit, so a flood of messages from one place does not suppress those from other places.
     #[track_caller]
     pub(crate) fn log(&mut self, session: ConnectionId, level: NoteLevel, what: impl Into<String>) {
         self.log_as("", session, level, what);
@@ -606,7 +606,7 @@ impl HubMailer {
             // A delivery may consist of two messages but checks for credit only once.
             debug_assert!(
                 lane.unfinished + lane.outgoing_data <= self.credits,
-                "a data message without credit"
+                "a data message was sent without a credit"
             );
             lane.outgoing_data += 1;
         }

@@ -26,7 +26,7 @@ pub(super) enum AuthStep {
     Upgrade,
     /// A plain request is passed to the application with this id.
     Request(AppId),
-    /// A session is opened, which sends its messages as parts of the response.
+    /// A session is opened. It sends its messages as parts of the response.
     Stream,
 }
 

@@ -76,7 +76,7 @@ pub(crate) struct HttpStage<A: UpperLayer> {
 enum State<A: UpperLayer> {
     Head,
     Body(Box<RequestBody<A::Call>>),
-    /// An API call waits for answers of home workers or for credit.
+    /// An API call waits for answers of home workers, or for credit to send to them.
     Call(Box<A::Call>, ReplyContext),
     /// A session waits to be registered by home workers.
     Registering(Box<UnregisteredSession<A::Session>>),
@@ -376,8 +376,8 @@ impl<A: UpperLayer> HttpStage<A> {
         self.since_ms.saturating_add(wait)
     }
 
-    /// Handles an expired deadline. If a request was partly received, or the first request of the
-    /// connection did not begin, writes a 408. Returns true if the deadline has not expired.
+    /// Returns true if the deadline has not expired. Otherwise ends the wait and returns false. If a
+    /// request was partly received, or the connection has sent no request, writes a 408.
     pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;

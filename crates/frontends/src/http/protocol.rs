@@ -25,7 +25,7 @@ use crate::outbox::delivery_mode::DeliveryMode;
 
 /// The layer above the HTTP stage: sessions opened by requests, and the API.
 pub(crate) trait UpperLayer {
-    /// A session of any protocol.
+    /// The type of all sessions, whatever their protocol.
     type Session: OpenSession;
     type Call: ApiCall;
 }
@@ -76,7 +76,8 @@ pub(crate) trait OpenSession: Session + Sized {
         None
     }
 
-    /// Returns the subprotocol that the session selects. `offers` returns whether the client offered one.
+    /// Returns the subprotocol that the session selects. `offers` returns whether the client offered a given
+    /// subprotocol.
     fn subprotocol(&self, offers: &dyn Fn(&str) -> bool) -> Option<&'static str> {
         let _ = offers;
         None
@@ -126,7 +127,7 @@ pub(crate) enum RequestPlan {
     Stream(Option<Vec<u8>>),
     /// A response computed from the request's body.
     Answer(BodyHandler),
-    /// This response; the request's body is ignored.
+    /// The request gets this response, and its body is ignored.
     Reply(BodyAnswer),
     Refuse(Refusal),
 }

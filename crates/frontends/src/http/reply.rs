@@ -1,7 +1,7 @@
 //! Complete HTTP responses, and refusals of requests.
 //!
-//! This module writes the framing and the headers of the route. The stage, the API and the upgrade determine
-//! everything else.
+//! This module writes the framing and the headers of the route. The callers determine everything
+//! else.
 
 use std::sync::Arc;
 
@@ -86,8 +86,8 @@ impl ReplyContext {
         };
         let out = shared.requests.outboxes.buffer(id);
         if head.write(out, shared.date.text(), headers).is_err() {
-            // Only a bug of the server can make a header invalid. The response is then sent without these headers, so
-            // that it is complete.
+            // Only a bug of the server can make a header invalid. The response is then sent without
+            // `headers`, so that it is complete.
             let _ = head.write(out, shared.date.text(), &[]);
         }
         if !self.head_only {

@@ -316,8 +316,8 @@ impl FileAnswer {
     /// its name.
     ///
     /// # Errors
-    /// A header is invalid ([`InvalidHeader`]). Data of a peer can't cause this: values taken from the request were
-    /// checked with its head.
+    /// A header is invalid ([`InvalidHeader`]). Data of a peer can't cause this, because values taken from the request
+    /// were checked with its head.
     pub fn write_headers(
         &self,
         writer: &mut ResponseWriter<'_>,

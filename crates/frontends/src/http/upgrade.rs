@@ -75,8 +75,8 @@ pub(crate) struct UnregisteredSession<S> {
     pub(crate) opening: Option<Box<PendingRequest>>,
 }
 
-/// Validates an upgrade request except for its user, and writes nothing. `raw`: the bytes of the
-/// head; `is_tls`: whether the listener uses TLS.
+/// Validates an upgrade request except for its user, and writes nothing. `raw` contains the bytes of the head;
+/// `is_tls` is whether the listener uses TLS.
 pub(crate) fn validate<'a, 'b, S: OpenSession>(
     head: &'a Head<'b>,
     raw: &'a [u8],
@@ -315,7 +315,9 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
         let channels: Vec<String> = user_channel.into_iter().chain(self.channels).collect();
         for (number, channel) in channels.iter().enumerate() {
             let Ok(name) = ChannelName::new(channel) else {
-                unreachable!("channel names were checked before, and user names by the identity")
+                unreachable!(
+                    "channel names were checked before, and the identity has checked user names"
+                )
             };
             let subscribe_options = SubscribeOptions {
                 since: self.since.clone(),

@@ -93,7 +93,7 @@ pub enum SlowEventKind {
     Handler,
     /// A request that an application answered; suspensions of its handler are included.
     Request,
-    /// A slow consumer. The duration is the time since its last message.
+    /// A client that reads too slowly. The duration is the time since the client's last message.
     Consumer,
 }
 
@@ -312,7 +312,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Counts further bytes of a message to the client that was counted when its first part was written.
+    /// Counts further bytes of a message to the client. The message itself was counted when its first part was written.
     pub(crate) fn message_continued(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id)
             && entry.session.is_some()

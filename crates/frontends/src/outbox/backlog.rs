@@ -38,13 +38,12 @@ struct QueuedMessage {
     /// The channel of the publication, if the channel's next publication replaces this one;
     /// otherwise `None`.
     channel: Option<Box<str>>,
-    /// Whether the message must not be dropped: the application was already told that it will be
-    /// sent.
+    /// Whether the message must not be dropped, because the application was already told that it
+    /// will be sent.
     is_undroppable: bool,
 }
 
-/// The content of a queued message. Its bytes are shared with other clients that wait for the same message, where the
-/// encodings permit.
+/// The content of a queued message. Clients that wait for the same bytes share them.
 #[derive(Debug)]
 enum QueuedContent {
     Frame(Bytes),
@@ -96,7 +95,7 @@ impl Backlog {
     }
 }
 
-/// The backlogs of one worker that are not empty, by session index.
+/// The nonempty backlogs of one worker, by session index.
 #[derive(Debug, Default)]
 pub(super) struct Backlogs {
     by_index: HashMap<u32, Backlog>,
@@ -109,11 +108,11 @@ pub(super) struct Backlogs {
 /// Numbers of publications that were not delivered to slow clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Publications dropped because they were the oldest in a full backlog.
+    /// Number of publications dropped because they were the oldest in a full backlog.
     pub oldest: u64,
-    /// Publications replaced by a later publication of the same channel.
+    /// Number of publications replaced by a later publication of the same channel.
     pub replaced: u64,
-    /// Publications dropped because their namespace drops publications for slow clients.
+    /// Number of publications dropped because their namespace drops publications for slow clients.
     pub missed: u64,
 }
 
@@ -126,7 +125,8 @@ impl Backlogs {
         }
     }
 
-    /// Counts a publication that was dropped because of the option of its namespace.
+    /// Counts a publication that was dropped because its namespace drops publications for slow
+    /// clients.
     pub(super) fn note_missed(&mut self) {
         self.dropped.missed += 1;
     }
@@ -190,8 +190,8 @@ impl Outboxes {
         self.enqueue(session, waiting);
     }
 
-    /// Queues a message of an application behind the backlog. Returns false if the backlog is empty: the message may
-    /// be written at once.
+    /// Queues a message of an application behind the backlog. Returns false if the backlog is
+    /// empty, so that the message may be written at once.
     pub(super) fn enqueue_behind(
         &mut self,
         session: ConnectionId,
@@ -228,8 +228,8 @@ impl Outboxes {
         true
     }
 
-    /// Returns whether a message may bypass the backlog: nothing is unsent or queued for the client, and little was
-    /// written in this turn.
+    /// Returns whether a message may bypass the backlog. This requires that nothing is unsent or
+    /// queued for the client, and that little was written in this turn.
     fn may_write_now(&self, session: ConnectionId, bytes: usize) -> bool {
         let outbox = self.of(session);
         let high = WRITTEN_BYTES_MAX.min(self.outbox_bytes_max / 2);
@@ -317,8 +317,8 @@ impl Outboxes {
                 self.continue_backlog(session);
                 wrote = true;
             } else {
-                // The outbox is not empty although the transport is idle: its content is held back until the session
-                // is registered.
+                // The outbox is not empty although the transport is idle, since its content is held
+                // back until the session is registered.
                 self.backlogs.unflushed.push(session);
             }
         }

@@ -6,9 +6,9 @@ use veche_proto::http::write_chunk;
 
 use super::{Outboxes, PushMode};
 
-/// Key of events as chunks in a publication's cache of encodings; the next constant is the key of plain events. All
-/// other keys are small.
+/// The encoding id of server-sent events in chunks. The ids of all other encodings, except [`PLAIN`], are small.
 const CHUNKED: EncodingId = EncodingId(u32::MAX);
+/// The encoding id of server-sent events without chunks.
 const PLAIN: EncodingId = EncodingId(u32::MAX - 1);
 
 impl Outboxes {

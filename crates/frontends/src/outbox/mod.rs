@@ -172,7 +172,7 @@ pub struct Outboxes {
     overflowed: Vec<ConnectionId>,
     /// Sessions whose client began to miss publications in this turn.
     fallen_behind: Vec<ConnectionId>,
-    /// Sessions whose outbox became full in this turn. The flush may make room in them.
+    /// Sessions whose outbox became full in this turn. The flush may make room in the outboxes.
     filled: Vec<ConnectionId>,
     /// Sessions whose full outbox has room again.
     drained: Vec<ConnectionId>,
@@ -223,7 +223,7 @@ impl Outboxes {
         }
     }
 
-    /// Sets the source of random bytes for masks and handshake keys, which outbound connections require.
+    /// Sets the source of random bytes for the masks and handshake keys of outbound connections.
     #[must_use]
     pub fn with_random(self, random: FillRandom) -> Self {
         Self {
@@ -297,7 +297,7 @@ impl Outboxes {
         let outbox = &self.boxes[id.index as usize];
         assert_eq!(
             outbox.generation, id.generation,
-            "the outbox of a closed connection must have been removed"
+            "a connection must be open while its outbox is in use"
         );
         outbox
     }
@@ -306,7 +306,7 @@ impl Outboxes {
         let outbox = &mut self.boxes[id.index as usize];
         assert_eq!(
             outbox.generation, id.generation,
-            "the outbox of a closed connection must have been removed"
+            "a connection must be open while its outbox is in use"
         );
         outbox
     }

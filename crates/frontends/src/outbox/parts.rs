@@ -15,7 +15,7 @@ use super::{MessageFraming, Outboxes, PushMode};
 #[derive(Debug)]
 pub(crate) struct PartialMessage {
     kind: MessageKind,
-    /// The framing of the client's messages.
+    /// The framing of messages to the client.
     carried: MessageFraming,
     is_first: bool,
 }

@@ -19,7 +19,8 @@ use super::{Outboxes, PushMode};
 
 /// Key of the JSON object with the position in a publication's cache of encodings.
 const OBJECT: EncodingId = EncodingId(u32::MAX - 4);
-/// Base of the cache keys of frames that contain the JSON object. The lower bits of a key identify the compression.
+/// Base of the cache keys of frames that contain the JSON object with the position. The lower bits
+/// of a key identify the compression.
 const FORM: u32 = 1 << 16;
 
 /// Size in bytes of output that may precede recovered publications without being counted against the limit: the 101
@@ -53,10 +54,10 @@ impl Outboxes {
     /// Sends a client its position after it was subscribed to a channel with history, and the
     /// recovered publications.
     ///
-    /// The position precedes the first publication sent after it. If the connection is lost in
-    /// between, the client therefore recovers from what it has received. If the publications do not
-    /// fit into the outbox, none is sent and the recovery counts as incomplete. Returns whether the
-    /// recovery is complete.
+    /// The position that is sent is the one before the first recovered publication. If the
+    /// connection is then lost, the client recovers from the last publication that it has received.
+    /// If the publications do not fit into the outbox, none is sent and the recovery counts as
+    /// incomplete. Returns whether the recovery is complete.
     pub(crate) fn write_joined(
         &mut self,
         session: ConnectionId,

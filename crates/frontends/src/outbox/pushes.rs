@@ -50,7 +50,7 @@ struct EncodingKeys {
     push: EncodingId,
     /// The push as a server-sent event, without an event id.
     event: EncodingId,
-    /// Base of the keys of frames with the push. The lower bits of such a key are the compression.
+    /// Base of the keys of frames with the push. The lower bits of such a key identify the compression.
     frame: u32,
 }
 
@@ -66,9 +66,9 @@ impl EncodingKeys {
         }
     }
 
-    /// Returns the key under which the delta from the previous publication is cached; an empty
-    /// delta is not sent. `first` is the index of the first format that uses the same function for
-    /// deltas.
+    /// Returns the key under which the delta from the previous publication is cached. An empty
+    /// delta in the cache means that the whole publication is sent. `first` is the index of the
+    /// first format that uses the same function for deltas.
     fn patch(first: usize) -> EncodingId {
         EncodingId(u32::MAX - 4096 - first as u32)
     }
@@ -192,7 +192,7 @@ impl Outboxes {
         }
     }
 
-    /// Sets how the client receives the publications of a channel. Has to be called before the first of them.
+    /// Sets how the client receives the publications of a channel. Has to be called before the first publication.
     pub(crate) fn set_subscription_options(
         &mut self,
         id: ConnectionId,
@@ -404,8 +404,8 @@ mod tests {
                 .iter()
                 .all(|frame| *frame >= 2 << 16 && frame.trailing_zeros() >= 16)
         );
-        // The keys of pushes, events and deltas are above the keys of frames, whose lower 16 bits are the
-        // compression.
+        // The keys of pushes, events and deltas are above the keys of frames. The lower 16 bits of a
+        // frame's key identify the compression.
         let highest = frames.iter().max().expect("some") | 0xffff;
         assert!(formats.iter().all(|format| *format > highest));
     }

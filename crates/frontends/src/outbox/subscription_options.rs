@@ -16,7 +16,7 @@ pub(crate) struct SubscriptionOptions {
     /// Whether the client receives join and leave events.
     pub(crate) joins: bool,
     pub(crate) deltas: DeltaState,
-    /// The filter that publications to the client have to match, if it has one.
+    /// The filter that publications to the client have to match, if any.
     pub(crate) filter: Option<Arc<dyn PublicationFilter>>,
 }
 

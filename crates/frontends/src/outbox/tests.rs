@@ -233,7 +233,7 @@ fn a_recovery_over_the_budget_is_omitted() {
             "x".repeat(length)
         )
     };
-    // The limit is 1,000 bytes for publications and 16 KiB for the greeting.
+    // The limit is 1,000 bytes for publications, and 16 KiB more for the output before recovered publications.
     let wrapping = object(8, 0).len();
     let room = 1_000 + (16 << 10) - 2 * wrapping;
     for (lengths, unsent, is_recovered) in [
@@ -262,7 +262,7 @@ fn a_recovery_over_the_budget_is_omitted() {
         assert_eq!(bytes(&mut all), expected, "{lengths:?}");
         assert_eq!(overflowed(&mut all), []);
     }
-    // Cases: the recovery is complete; it is incomplete; none was requested.
+    // Three cases: the recovery is complete; it is incomplete; no recovery was requested.
     let mut all = outboxes(1_000, DeliveryMode::WithPositions);
     assert!(all.write_joined(ID, "c", &joined(&[])));
     let mut missing = joined(&[]);
@@ -484,7 +484,8 @@ fn the_oldest_go_until_the_newest_has_room_and_the_application_s_never() {
         all.settle_backlogs();
     }
     assert_eq!(written, expected);
-    // A message of an application that does not fit is refused, and the session is marked as overflowed.
+    // An application's message that does not fit into the outbox is refused, and the session is marked as
+    // overflowed.
     all.set_unsent(ID, 100);
     let mut promised = 0;
     while all.send(ID, MessageKind::Text, text(7).as_bytes()) != SendResult::Refused {

@@ -1,4 +1,4 @@
-//! The client protocols: a folder for each, registered in [`crate::registry`].
+//! The client protocols. Each has a folder here, and is registered in [`crate::registry`].
 
 pub(crate) mod app;
 pub(crate) mod centrifuge;

@@ -16,7 +16,7 @@ pub enum RenewError {
     #[error("the connection is closed")]
     Closed,
     /// The session was not opened with a token.
-    #[error("no token has opened this connection")]
+    #[error("the connection was not opened with a token")]
     NoLease,
     /// The token belongs to another user.
     #[error("the token is another user's")]

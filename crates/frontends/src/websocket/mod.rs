@@ -503,7 +503,7 @@ impl<S: Session> WebSocketStage<S> {
             SocketRole::Client(_) => shared.stats.clients.sub(1),
         }
         self.handle_connection_lost(id, shared);
-        // Has no effect if the end was already handled with its code and reason.
+        // If the end of the session was already handled, with its close code and reason, this call has no effect.
         self.handle_closed(id, CloseCode::Abnormal.code(), "", shared);
     }
 
@@ -636,8 +636,7 @@ impl<S: Session> WebSocketStage<S> {
     }
 }
 
-/// Returns the monotonic time in milliseconds that has these low 32 bits. The time has to be less
-/// than 49 days ago.
+/// Returns the monotonic time in milliseconds whose low 32 bits are `low_ms`. The time has to be less than 49 days ago.
 fn since(low_ms: u32, now: Now) -> u64 {
     now.mono_ms - u64::from((now.mono_ms as u32).wrapping_sub(low_ms)).min(now.mono_ms)
 }

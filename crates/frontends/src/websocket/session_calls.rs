@@ -16,7 +16,7 @@ use crate::context::step::{NextStep, NoNextStage};
 use crate::context::worker_context::Context;
 
 impl<S: Session> WebSocketStage<S> {
-    /// Returns whether the session belongs to a back end that pushes.
+    /// Returns whether the peer is a back end that uses the API through this session.
     pub(crate) fn is_back_end(&self) -> bool {
         self.session.is_back_end()
     }
@@ -119,7 +119,7 @@ impl<S: Session> WebSocketStage<S> {
         self.with_session(id, shared, |session, cx| session.handle_relay(relay, cx))
     }
 
-    /// Returns the deadline while input waits for an answer, in monotonic milliseconds.
+    /// Returns the session's next deadline while its input waits for an answer, in monotonic milliseconds.
     pub(crate) fn blocked_deadline_ms(&self, shared: &Context) -> u64 {
         self.session
             .blocked_deadline_ms(shared.now)
@@ -127,7 +127,7 @@ impl<S: Session> WebSocketStage<S> {
             .min(self.expiry_ms(shared.now))
     }
 
-    /// Returns the deadline while a hook or application decides, in monotonic milliseconds.
+    /// Returns the session's next deadline while a hook or application decides, in monotonic milliseconds.
     pub(crate) fn hook_deadline_ms(&self, shared: &Context) -> u64 {
         self.session
             .hook_deadline_ms(shared)
@@ -135,18 +135,18 @@ impl<S: Session> WebSocketStage<S> {
             .min(self.expiry_ms(shared.now))
     }
 
-    /// Called when the deadline passes while input waits for an answer.
+    /// Handles a deadline that passes while the session's input waits for an answer.
     pub(crate) fn timeout_blocked(&mut self, id: ConnectionId, shared: &mut Context) {
         self.with_session(id, shared, Session::handle_blocked_timeout);
     }
 
-    /// Called when the deadline passes while a hook or application decides and input is paused.
+    /// Handles a deadline that passes while a hook or application decides and the session's input is paused.
     pub(crate) fn ping_while_hook_pending(&mut self, id: ConnectionId, shared: &mut Context) {
         self.session.confirm_alive();
         self.with_session(id, shared, Session::handle_timeout);
     }
 
-    /// Returns whether the deadline may have become earlier since the last call, and clears this flag.
+    /// Returns whether the session's deadline may have become earlier since the last call, and clears this flag.
     pub(crate) fn take_deadline_change(&mut self) -> bool {
         self.session.take_deadline_change()
     }
@@ -176,8 +176,8 @@ impl<S: Session> WebSocketStage<S> {
         });
     }
 
-    /// Reports to the decision log that the session ends with this code, after a Close of either side. Has to be
-    /// called while the hub still has the session.
+    /// Reports to the decision log that the session ends with this code, after a Close frame of either side. Has to
+    /// be called while the hub still has the session.
     pub(super) fn handle_server_close(
         &self,
         id: ConnectionId,
@@ -196,7 +196,7 @@ impl<S: Session> WebSocketStage<S> {
         });
     }
 
-    /// Reports to the decision log that the transport was closed; has no effect after a Close.
+    /// Reports to the decision log that the transport was closed. Has no effect after a Close frame.
     pub(super) fn handle_connection_lost(&self, id: ConnectionId, shared: &Context) {
         if self.phase == Phase::Open && shared.requests.outboxes.takes_publications(id) {
             self.handle_server_close(

@@ -1,4 +1,5 @@
-//! Commands of back ends for a session: closing and expiry are handled here, all others by the session.
+//! Executes commands of back ends for a session. This module closes connections and sets their expiry;
+//! the session executes all other commands.
 
 use std::sync::Arc;
 

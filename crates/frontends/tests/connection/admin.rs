@@ -1,4 +1,4 @@
-//! The admin page: who may call its API, and its headers for browsers.
+//! Tests the admin page: who may call its API, and its headers for browsers.
 
 use crate::world::wire::{get, responses, statuses};
 use crate::world::{ADMIN_KEY, INTERNAL, Options, PUBLIC, World};

@@ -1,4 +1,4 @@
-//! The back end's API over HTTP and over its WebSocket.
+//! Tests the back end's API over HTTP and over its WebSocket.
 
 use crate::world::wire::{
     ServerMessage, close, get, handshake, message, post, response, responses, server_messages,
@@ -97,8 +97,8 @@ fn results_are_as_documented() {
         ),
     ];
     for worker in [0, 1, 2, 0] {
-        // All requests of a round use one kept-alive connection. Clients that were disconnected in the round before
-        // reconnect.
+        // All requests of a round use one kept-alive connection. Clients that the previous round has disconnected
+        // connect again.
         for (worker, ann) in anns.iter_mut().enumerate() {
             world.reset(*ann);
             *ann = world.open(worker, "/ws?user=ann&channel=news");
@@ -189,7 +189,7 @@ fn keys_open_the_api_and_nothing_else_does() {
             "{keys:?} {headers}"
         );
         assert!(serde_json::from_str::<serde_json::Value>(&answer[0].body).is_ok());
-        // The API's WebSocket refuses a handshake with the headers of a refused request, and any `Origin`.
+        // The API's WebSocket refuses handshakes with headers for which it refuses requests, and with any `Origin`.
         let caller = world.connect(0, INTERNAL);
         let answer = world.ask(caller, handshake("/api/socket", headers));
         let expected = match (*status, headers.contains("Origin")) {

@@ -200,8 +200,8 @@ fn every_close_is_reported_once_with_code_and_reason() {
             assert_eq!(world.app_calls(peer), expected, "{name}, {before}");
             way(&mut world, peer);
             world.settle();
-            // If the peer ended the session, its earlier messages are passed first; if the server did, they are
-            // dropped.
+            // If the peer ended the session, its earlier messages are still passed to the application. If the server
+            // ended it, they are dropped.
             let kept = before.split('|').skip(1).filter(|_| *by_peer);
             let mut expected: Vec<AppCall> = kept.map(app_message).collect();
             expected.push(closed(*code, reason));

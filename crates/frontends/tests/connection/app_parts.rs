@@ -164,7 +164,7 @@ fn an_application_that_takes_too_long_is_answered_for() {
     );
     assert_eq!(world.app_calls(peer), [AppCall::TooLate]);
     assert!(!world.is_open(peer));
-    // The time limit starts again with each part.
+    // Each part of a response restarts the application's time limit.
     let peer = ask(&mut world, &get("/timed/later"));
     world.write(peer, begin(&[]));
     for _ in 0..3 {

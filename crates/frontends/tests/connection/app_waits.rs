@@ -140,7 +140,7 @@ fn each_of_many_handlers_may_wait() {
         assert!(world.end_wait(peer));
     }
     // Only 15 messages are left in the queue now, so the Close frame after them is read. The
-    // 15 messages are passed right before the end.
+    // application gets the 15 messages right before the end of the connection.
     world.settle();
     let calls = world.app_calls(peer);
     assert_eq!(messages(&calls).len(), 16);
@@ -180,12 +180,12 @@ fn an_unread_response_stops_reading() {
 fn a_full_outbox_and_its_relief_are_reported() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
-    // The client reads at once: the outbox becomes full, and the flush of the same turn makes room in it.
+    // The client reads at once. The outbox becomes full, but the flush of the same turn makes room in it.
     world.ask(peer, text("flood"));
     let calls = world.app_calls(peer);
     assert_eq!(calls[2], AppCall::Flooded(66, SendResult::Full));
     assert_eq!(calls[3], AppCall::Drained);
-    // The client reads nothing: the application is notified only when most of the data was read.
+    // The client reads nothing. The application is notified only after the client has read most of the data.
     world.read_at_most(peer, 0);
     world.ask(peer, text("flood"));
     let calls = world.app_calls(peer);

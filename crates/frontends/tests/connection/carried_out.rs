@@ -117,7 +117,7 @@ fn removed_subscribers_receive_nothing_after_the_response() {
     }
 }
 
-/// Worker 0 is the user's home and has the handshake. Worker 1, the channel's home, runs no turns, so the
+/// Worker 0 is the user's home and handles the handshake. Worker 1, the channel's home, runs no turns, so the
 /// registration stays pending.
 #[test]
 fn a_handshake_that_is_disconnected_while_it_registers_is_subscribed_to_nothing() {

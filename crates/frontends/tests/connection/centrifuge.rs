@@ -506,7 +506,7 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
     let mut world = world(1);
     let back_end = world.connect(0, PUSH);
     let binary = |bytes: &[u8]| message(veche_proto::websocket::MessageKind::Binary, bytes);
-    // A connect and a subscribe command in Protobuf: ids, and the fields 4 and 5 of a command.
+    // A connect command (id 1, field 4) and a subscribe command (id 2, field 5) in Protobuf.
     let subscribe = b"\x04\x08\x01\x22\x00\x0c\x08\x02\x2a\x08\x0a\x06chat:1";
     let peer = world.open(0, "/centrifuge?cf_protocol=protobuf");
     world.ask(peer, binary(subscribe));
@@ -532,8 +532,8 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
         let push = &take(&mut world, other).lines[0]["push"]["pub"];
         assert_eq!(push["data"], "say \"hi\"");
     }
-    // The history has the data as a JSON string too. The command is field 10, and requests all publications (limit -1
-    // in field 7).
+    // The history, like the pushes, contains the data as a JSON string. The history command is field 10. It requests
+    // all publications (limit -1 in field 7).
     let history = b"\x17\x08\x03\x52\x13\x0a\x06chat:1\x38\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     world.send(peer, &binary(history));
     world.settle();

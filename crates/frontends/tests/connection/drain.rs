@@ -1,4 +1,4 @@
-//! The drain: every client is notified, and work in progress is completed.
+//! Tests the drain: every client is notified, and work in progress is completed.
 
 use crate::world::wire::{
     ServerMessage, close, get, handshake, post, response, responses, server_messages,

@@ -1,4 +1,4 @@
-//! Consecutive requests on one connection: the responses, and whether the connection stays open.
+//! Tests consecutive requests on one connection: their responses, and whether the connection stays open.
 
 use crate::world::wire::{get, post, response, responses, statuses};
 use crate::world::{INTERNAL, LARGE_BYTES, Options, PUBLIC, World};

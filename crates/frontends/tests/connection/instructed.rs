@@ -121,7 +121,7 @@ fn subscribed_clients_are_members_unless_hidden() {
         let target = "/positions?user=ann&channel=chat:1";
         let answer = world.ask(peer, handshake(target, ""));
         assert_eq!(response(&answer, true).0.status, 101);
-        // These clients are subscribed by a back end; they use two protocols.
+        // A back end subscribes these clients, which use two different protocols.
         for user in ["bob", "eve"] {
             world.open(worker, &format!("/ws?user={user}"));
         }

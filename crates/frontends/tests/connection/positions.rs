@@ -1,4 +1,4 @@
-//! Clients that receive their positions in channels and recover from them.
+//! Tests clients that receive their positions in channels and recover from them.
 
 use serde_json::{Value, json};
 

@@ -14,7 +14,7 @@ use crate::world::wire::{
 };
 use crate::world::{INTERNAL, Options, PUBLIC, Peer, World, limits};
 
-/// Refuses certain addresses and users, and records the calls.
+/// A process that refuses certain addresses and users, and records the calls of its methods.
 #[derive(Default)]
 struct Strict {
     calls: RwLock<Vec<String>>,

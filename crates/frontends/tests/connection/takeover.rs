@@ -44,7 +44,8 @@ fn a_context_is_agreed_on_while_there_is_room_for_it() {
     world.finish(first);
     world.settle();
     assert_eq!(budget.bytes(), 4096);
-    // The negotiation permits no compression context of the client, but the server keeps its own context.
+    // The negotiated extension forbids the client to keep its compression context (`client_no_context_takeover`), but
+    // the server keeps its context.
     let echo = world.ask(last, HELLO);
     assert_eq!(echo, b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\0");
     assert!((4097..=4096 + 64).contains(&budget.bytes()));

@@ -44,8 +44,8 @@ pub enum AppCall {
     /// reason).
     Dialed(Result<u64, String>),
     Message(MessageKind, Vec<u8>),
-    /// The application sent messages until the outbox was not ready for more: their number, and the result of the
-    /// last send.
+    /// The application sent messages until the outbox was not ready for more. Contains the number of messages and the
+    /// result of the last send.
     Flooded(usize, SendResult),
     Drained,
     Answered(Ticket),
@@ -510,8 +510,8 @@ impl World {
         waited
     }
 
-    /// Answers this client's pending request with this text, or its pending handshake with the decision of this name.
-    /// Returns whether one was pending.
+    /// Answers this client's pending request with `name` as the text, or its pending handshake with the decision that
+    /// is called `name`. Returns whether a request or handshake was pending.
     pub fn answer(&mut self, peer: Peer, name: &str) -> bool {
         let (worker, id) = self.place(peer);
         let worker = &mut self.workers[worker];

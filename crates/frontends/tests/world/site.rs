@@ -628,7 +628,7 @@ impl ReadAt for Large {
     }
 }
 
-/// Consecutive numbers in place of random ones: no four bytes are repeated.
+/// Consecutive numbers in place of random ones, so that no four bytes are repeated.
 fn counting(bytes: &mut [u8]) {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static NEXT: AtomicU32 = AtomicU32::new(1);

@@ -22,8 +22,8 @@ pub(super) struct ChannelEntry {
     pub(super) feed: FeedState,
     /// Whether the hub follows the channel itself, not only through a wildcard channel.
     pub(super) is_followed: bool,
-    /// Whether the store may have lost data or been replaced since the last comparison. If so, items are held until the
-    /// next one.
+    /// Whether the store may have lost data or been replaced since the last comparison with it. If so, items are held
+    /// until the next comparison.
     pub(super) is_unsure: bool,
     /// Whether the comparison that an unsure channel waits for was ordered.
     pub(super) is_verifying: bool,
@@ -67,9 +67,9 @@ pub(super) struct FirstRead {
 /// The state of a channel's feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FeedState {
-    /// The channel is not subscribed.
+    /// The channel's feed is not subscribed.
     Off,
-    /// The subscription was ordered in this tick, and is not confirmed yet.
+    /// The subscription to the channel's feed was requested from the store in this tick, and is not confirmed yet.
     Begun(u32),
     /// The channel is subscribed. Its position was requested in this tick and is not known yet.
     Placing(u32),

@@ -177,7 +177,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Reports the fences that are the oldest waiting requests: all requests before them are completed.
+    /// Reports the fences at the head of the waiting requests, since all requests before them are completed.
     pub(super) fn pass_fences(&mut self) {
         let is_fence = |(_, task): &(u32, Task)| matches!(task, Task::Fence(_));
         while let Some((_, Task::Fence(request_context))) = self.waiting.take_first_if(is_fence) {
@@ -230,7 +230,8 @@ impl RemoteEngine {
                     self.reports.push_back(EngineReport::Following(name, true));
                 }
             }
-            // The channel was subscribed again. The feed lacks publications in between, so the position is checked.
+            // The channel was subscribed again after a time without a subscription. The feed lacks the
+            // publications of that time, so the position is checked.
             FeedState::Placing(_) => self.check(place, false),
             FeedState::Live if entry.channel.is_some() => self.check(place, is_unsure),
             FeedState::Live => {}
@@ -268,7 +269,7 @@ impl RemoteEngine {
         match entry.feed {
             FeedState::Placing(_) => return entry.hold(item, id),
             FeedState::Live if entry.is_unsure => return entry.hold(item, id),
-            // The channel is no longer subscribed: the item was in flight.
+            // The item was sent before the channel was unsubscribed.
             FeedState::Off | FeedState::Begun(_) => return,
             FeedState::Live => {}
         }
@@ -309,8 +310,8 @@ impl RemoteEngine {
         let place = self.entries.find_or_insert(channel);
         let entry = self.entries.get_mut(place)?;
         if entry.feed == FeedState::Off {
-            // The channel is new here, so no client of this node has a position in it: the feed begins before this
-            // item.
+            // The channel is new here, so no client of this node has a position in it, and the feed may begin before
+            // this item.
             entry.feed = FeedState::Live;
             let offset = before;
             entry.set_position(Position { offset, ..at }, 0);

@@ -35,7 +35,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Queues a change again, because it was not recorded or may not have been.
+    /// Queues a change of a channel's occupancy again, because the store has not recorded it, or possibly not.
     pub(super) fn requeue_unrecorded(&mut self, occupancy: Box<wire::Occupancy>) {
         self.recording.remove(&occupancy.channel);
         // The change must precede later ones of its channel.

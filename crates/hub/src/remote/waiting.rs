@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// is usually near the front and cheap.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
-    /// The ticket of the first entry.
+    /// The ticket of the first element of `places`.
     first: u64,
     places: VecDeque<Option<T>>,
     count: usize,

@@ -1,4 +1,4 @@
-//! Budgets, eviction and expiry of streams.
+//! Tests the budgets, eviction and expiry of streams.
 
 use bytes::Bytes;
 
@@ -60,7 +60,7 @@ fn kept(streams: &Streams, index: u32) -> usize {
     (stream.position().offset + 1 - stream.lowest()) as usize
 }
 
-/// Sets the common budget to `bytes_max`, and evicts until it is met.
+/// Sets the common budget to `bytes_max`, and evicts publications until they fit into it.
 fn keep_to(streams: &mut Streams, bytes_max: usize) {
     streams.set_budgets(bytes_max, std::iter::empty());
     while streams.evict(usize::MAX) > 0 {}
@@ -152,7 +152,7 @@ fn the_back_end_gives_when_it_takes_sixteen_times_as_much_as_a_user() {
     let full = streams.held();
     keep_to(&mut streams, full - 100_000);
     assert_eq!(kept(&streams, 100), 10);
-    // Each user may take up to a sixteenth of the back end's bytes before that user's publications are evicted.
+    // A user's publications are evicted only when they take more than a sixteenth of the back end's bytes.
     for number in 0..1_000 {
         publish_as(&mut streams, 101 + number % 9, "mallory", 1_000);
         while streams.evict(usize::MAX) > 0 {}
@@ -233,7 +233,7 @@ fn a_budget_is_for_its_namespace_alone() {
     streams.set_budgets(8_000, std::iter::empty());
     while streams.evict(usize::MAX) > 0 {}
     assert!(kept(&streams, 0) < 6 && streams.held() <= 8_000);
-    // Gives the namespace a smaller budget of its own again.
+    // The namespace gets its own, smaller budget.
     set(&mut streams, 40_000, 3_000);
     look(&mut streams, own);
     assert!(streams.held() <= 3_000);

@@ -1,4 +1,5 @@
-//! A hub with any engine and a recording outlet, on which the tests of the contract run.
+//! The bench for the tests of the engine's contract: a hub with any engine, and an outlet that
+//! records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

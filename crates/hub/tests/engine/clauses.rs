@@ -178,8 +178,8 @@ pub(crate) fn handed<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(published.receivers, expected);
 }
 
-/// The feed continues a history read without a gap or an overlap, even if publications arrive
-/// during the read.
+/// After a read of the history, the feed continues without a gap or an overlap, even if publications arrive during the
+/// read.
 pub(crate) fn chain<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     for round in 0..20 {

@@ -1,12 +1,13 @@
-//! Tests of the engine's contract for subscriptions that the engine confirms later. Their home is the same worker or
-//! another one.
+//! Tests of the engine's contract for subscriptions that the engine confirms later. The channel's home is the
+//! session's own worker or another one.
 
 use crate::pair::{Pair, ReceivedEvent, publication};
 
 const KEPT: &str = "kept:1";
 const PASSING: &str = "chat";
 
-/// Returns a pair of workers, and the offsets of ten publications to a channel that session 0 has received.
+/// Publishes ten times to a channel to which session 0 is subscribed. Returns the pair of workers, and the offsets
+/// that session 0 has received.
 fn filled() -> (Pair, Vec<u64>) {
     let mut pair = Pair::new(3);
     pair.subscribe(0, KEPT, &[]);

@@ -1,4 +1,5 @@
-//! Occupied channels of a node whose engine is outside the process. The tests pass each event of the engine to the hub.
+//! Tests the occupied channels of a node whose engine is outside the process. The tests pass each
+//! event of the engine to the hub.
 
 use veche_hub::{Engine as _, EventLevel, Hub, NamespaceOptions, Options, RemoteEngine, WorkerId};
 use veche_nodes::engine::StoreState;

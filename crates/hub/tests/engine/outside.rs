@@ -1,5 +1,5 @@
-//! A home whose engine is outside the process: items of other nodes, limits, and channels without publications. The
-//! tests pass each event of the engine to the hub.
+//! Tests a home whose engine is outside the process: items of other nodes, limits, and channels without
+//! publications. The tests pass each event of the engine to the hub.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::bench::{Bench, CHANNEL, ROOM};
 use crate::common::{name, session, subscribe};
 use crate::restarts::{at, begun_since, bench, check_of, item, publish, tell};
 
-/// Sets other options for the namespace with history. `latest_only`: its channels recover only the latest publication.
+/// Sets other options for the namespace with history. If `latest_only`, its channels recover only the latest
+/// publication.
 fn set_options(bench: &mut Bench<RemoteEngine>, options: NamespaceOptions, latest_only: bool) {
     let history = HistoryOptions {
         size: 100,

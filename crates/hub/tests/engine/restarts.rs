@@ -84,7 +84,8 @@ fn found(ticket: u64, top: Position, id: u64, latest: Option<(u64, Bytes)>) -> E
     Event::Checked { ticket, found }
 }
 
-/// Publishes a text. The store confirms it with a position, but its feed item is lost. Returns the encoded publication.
+/// Publishes a text. The store confirms the publication with a position, but the feed item of the publication is lost.
+/// Returns the encoded publication.
 pub(crate) fn publish(bench: &mut Bench<RemoteEngine>, text: &str, position: Position) -> Bytes {
     bench.publish(text);
     let orders = std::mem::take(bench.hub.engine().take_orders());
@@ -95,8 +96,8 @@ pub(crate) fn publish(bench: &mut Bench<RemoteEngine>, text: &str, position: Pos
     publish.data
 }
 
-/// The store has confirmed a publication, and its feed item was lost with the connection. After the reconnect it is
-/// fetched.
+/// The store has confirmed a publication, and its feed item was lost with the connection. After the reconnect the item
+/// is fetched.
 #[test]
 fn an_item_that_a_restart_has_lost_is_fetched() {
     let mut bench = bench();
@@ -238,8 +239,8 @@ fn a_subscriber_behind_a_gap_of_a_lost_epoch_is_answered() {
     assert_eq!(bench.outlet.lost, [1]);
 }
 
-/// The store may be replaced by an older copy that still has an ended epoch. The comparison therefore names the ended
-/// epoch, so that the store begins a new one.
+/// The store may be replaced by an older copy of itself, in which an ended epoch is still current. The comparison of
+/// positions with the store therefore names the ended epoch, so that the store begins a new one.
 #[test]
 fn an_epoch_that_has_ended_does_not_come_back() {
     let mut bench = bench();
@@ -343,9 +344,9 @@ fn a_repetition_differs_from_its_lost_first_attempt() {
     }
 }
 
-/// If an earlier attempt stored the publication, the id in the store is unknown. The store is then
-/// compared with the preceding publication, whose id is known. If the last attempt stored the
-/// publication, its id is that of the last attempt.
+/// If an earlier attempt at a publication stored it, this node does not know the id that the store has for it. After a
+/// restart, the store is then asked about the preceding publication, whose id is known. If the last attempt stored the
+/// publication, the store is asked about the id of that attempt.
 #[test]
 fn the_store_is_compared_with_a_publication_of_known_id() {
     for (nodes, offset) in [(None, 3), (Some(1), 5)] {

@@ -11,8 +11,8 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{FAR, Node, SOURCE, START_MS, member};
 
-/// Maximum number of queued joins and leaves. The values of these three constants are those in
-/// `src/join_leave_queue.rs`; the other two are the maximum numbers sent and skipped per turn.
+/// Maximum number of queued joins and leaves. This constant, `TOLD_MAX` (sent per turn) and
+/// `PASSED_MAX` (skipped per turn) have the values of `src/join_leave_queue.rs`.
 const WAITING_MAX: u32 = 65_536;
 const TOLD_MAX: usize = 256;
 const PASSED_MAX: usize = 1024;

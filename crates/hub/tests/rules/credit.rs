@@ -1,4 +1,5 @@
-//! Publications without credit: they do not delay other channels, and they reserve the lanes that they need.
+//! Tests that publications without credit do not delay other channels, and that they reserve the lanes that
+//! they need.
 
 use veche_hub::{NoCredit, Options, RequestOutcome};
 

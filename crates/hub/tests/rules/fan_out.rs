@@ -5,7 +5,8 @@ use veche_hub::{IMMEDIATE_MAX, NoCredit, Options};
 
 use crate::node::Node;
 
-/// The limit in `src/sweep.rs`: deliveries for one channel before the next channel gets its turn.
+/// The maximum number of deliveries for one channel before the next channel gets its turn, as in
+/// `src/sweep.rs`.
 const SLICE_MAX: usize = 512;
 
 const MANY: u32 = 20;

@@ -1,4 +1,4 @@
-//! Homes whose log is full, and the publications that other workers send to them.
+//! Tests homes whose log is full, and the publications that other workers send to them.
 
 use veche_hub::{HubMessage, HubMessageClass, NoCredit, RequestOutcome, WorkerId};
 

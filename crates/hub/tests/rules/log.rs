@@ -1,4 +1,4 @@
-//! A hub with a log: how many publications may wait for it, and when a batch is taken.
+//! A hub with a log: how many publications may wait for the log, and when the log takes a batch.
 
 use std::sync::Arc;
 

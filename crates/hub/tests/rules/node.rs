@@ -18,8 +18,9 @@ pub(crate) const NEAR: WorkerId = WorkerId(1);
 pub(crate) const FAR: WorkerId = WorkerId(2);
 pub(crate) const SOURCE: WorkerId = WorkerId(3);
 
-/// The lifetimes of publications and of positions, in milliseconds.
+/// The lifetime of publications, in milliseconds.
 pub(crate) const TTL_MS: u64 = 1_000;
+/// The lifetime of positions, in milliseconds.
 pub(crate) const POSITION_TTL_MS: u64 = 1_000_000;
 
 /// The monotonic time at which each test starts, in milliseconds.
@@ -117,8 +118,8 @@ pub(crate) fn remembering(recovery: RecoveryMode) -> Option<HistoryOptions> {
     })
 }
 
-/// Returns the namespaces of the tests: `kept` and `news` have history, `latest` recovers the latest publication,
-/// `room` and `hall` have presence, joins and leaves, `hall` with a leave delay; `news` has a wildcard channel.
+/// Returns the namespaces of the tests. `kept` and `news` have history, and `news` has a wildcard channel. `latest`
+/// recovers the latest publication. `room` and `hall` have presence, joins and leaves, and `hall` has a leave delay.
 pub(crate) fn namespaces() -> Namespaces {
     let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));
     let kept = NamespaceOptions {
@@ -203,7 +204,7 @@ impl Node {
         self.hub.home_of(name(channel)) == HOME
     }
 
-    /// Returns the names of channels of a namespace whose home is this worker.
+    /// Returns names in a namespace, of channels that have this worker as their home.
     pub(crate) fn names<const COUNT: usize>(&self, namespace: &str) -> [String; COUNT] {
         let all = (0..).map(|number| format!("{namespace}:{number}"));
         let mut own = all.filter(|channel| self.is_home_of(channel));
@@ -238,7 +239,7 @@ impl Node {
         self.join(session(index), channel, &SubscribeOptions::default());
     }
 
-    /// Subscribes a session. Returns the outcome if the home is here and the channel has history.
+    /// Subscribes a session. Returns the outcome if this worker is the channel's home and the channel has history.
     pub(crate) fn join(
         &mut self,
         session: ConnectionId,
@@ -330,7 +331,7 @@ impl Node {
         )
     }
 
-    /// Publishes to a channel whose home is here and which accepts the publication at once.
+    /// Publishes to a channel whose home is this worker. The channel has to accept the publication at once.
     pub(crate) fn put(&mut self, text: &str, channel: &str) -> PublishOutcome {
         match self.publish(text, channel) {
             Ok(RequestOutcome::Done(published)) => published,
@@ -375,7 +376,7 @@ impl Node {
         self.hub.sweep(deliveries_max, &mut self.outlet)
     }
 
-    /// Takes a batch of records for the history log, if there is one, and reports it as durable.
+    /// If a batch of records waits for the history log, takes the batch and reports it as durable.
     pub(crate) fn write_log(&mut self) {
         if let Some(batch) = self.hub.take_batch(false) {
             self.hub.batch_durable(batch.number, &mut self.outlet);

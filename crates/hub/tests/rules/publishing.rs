@@ -1,5 +1,5 @@
-//! Publish options: idempotency keys, versions, skipped history, deltas; and the credit of publications from other
-//! workers.
+//! Tests publish options (idempotency keys, versions, skipped history, deltas), and the credit of publications
+//! from other workers.
 
 use std::sync::Arc;
 

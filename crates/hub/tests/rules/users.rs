@@ -1,4 +1,4 @@
-//! Users: their connections, commands for them, and the time at which they were last seen.
+//! Tests users: their connections, commands for them, and the time at which they were last seen.
 
 use std::sync::Arc;
 

@@ -51,7 +51,7 @@ pub(crate) struct Life {
     received: Vec<u64>,
     /// The positions of the received publications.
     positions: Vec<Option<Position>>,
-    /// The offset that the subscriber reported as known.
+    /// The offset from which the subscriber asked to recover.
     asked: Option<u64>,
     joined: Option<Box<SubscribeOutcome>>,
     ended: bool,
@@ -147,7 +147,7 @@ pub(crate) struct Wires {
     pub(crate) current: BTreeMap<Member, Ticket>,
     /// The worker that published each number. The numbers of one worker increase.
     pub(crate) sources: BTreeMap<u64, WorkerId>,
-    /// The publications without a reply: channel, number, and whether the home has accepted them.
+    /// The publications without a reply: channel, number, and whether the home has accepted the publication.
     pub(crate) published: BTreeMap<Ticket, (String, u64, bool)>,
     /// The last reply to a publication.
     pub(crate) answered: Option<PublishOutcome>,
@@ -418,7 +418,7 @@ impl World {
         assert_eq!(found, totals, "channels, users, subscriptions");
     }
 
-    /// Checks that a disconnect of a user reaches, counts and unsubscribes all its connections.
+    /// Checks that a disconnect of a user reaches, counts and unsubscribes all of the user's connections.
     pub(crate) fn check_disconnect(&mut self, random: &mut fastrand::Rng) {
         for worker in self.workers() {
             let channel = if worker.0 % 2 == 0 {
@@ -493,7 +493,7 @@ impl World {
         self.settle(&mut fastrand::Rng::with_seed(2));
         self.check_disk();
         for hub in &mut self.hubs {
-            // Publications expire by the first time, positions by the second; both follow a restore's grace period.
+            // At the first time, all publications have expired; at the second, all positions.
             for wall_ms in [1_000, 61_000] {
                 hub.set_now(Now {
                     mono_ms: 3_600_000,

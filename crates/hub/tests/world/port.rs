@@ -1,4 +1,4 @@
-//! The outlet of a worker, which also updates the model.
+//! The outlet of a worker. The outlet also updates the model.
 
 use std::collections::BTreeMap;
 
@@ -172,8 +172,8 @@ impl Outlet for Port<'_> {
         match answer {
             HubReply::Subscribed(joined) => {
                 if self.wires.lives[&ticket].since.is_none() {
-                    // The home is on this worker, so no message has informed the model of the
-                    // registration.
+                    // The home is on this worker, so no message has told the model that the home
+                    // registered the subscription.
                     self.wires.register(ticket);
                 }
                 let life = self.wires.lives.get_mut(&ticket).expect("a ticket of ours");
@@ -192,7 +192,7 @@ impl Outlet for Port<'_> {
                 life.joined = joined;
             }
             HubReply::Published(published) => {
-                // The home is on this worker, so no message has informed the model of the acceptance.
+                // The home is on this worker, so no message has told the model that the home accepted the publication.
                 self.wires.take_in(ticket);
                 assert!(
                     self.wires.published.remove(&ticket).is_some(),

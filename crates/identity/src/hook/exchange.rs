@@ -22,7 +22,8 @@ const EXPIRE_HEADER: &str = "x-veche-expire-at";
 /// The maximum time for which a response is cached, regardless of its `Cache-Control`.
 const KEPT_MAX: Duration = Duration::from_secs(3600);
 
-/// Returns the headers of the request: the selected ones of the client, and the original method and URI.
+/// Returns the headers of the hook's request: those selected from the client's request, and the method and URI of that
+/// request.
 pub(super) fn forwarded_headers(
     request: &IdentityRequest<'_>,
     chosen: &[String],
@@ -155,7 +156,7 @@ fn user_answer(answer: &FetchResponse) -> Result<VerifiedUser, String> {
             Ok(Object(named)) => (named.user, named.expire_at),
             Err(error) => {
                 return Err(format!(
-                    "no header {USER_HEADER}, and no \"user\" in the body: {error}"
+                    "the response has no header {USER_HEADER}, and its body has no \"user\": {error}"
                 ));
             }
         },

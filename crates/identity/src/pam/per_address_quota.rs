@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use veche_frontends::rate::Rate;
 use veche_types::network;
 
-/// Waiting requests by network. The limit of all waiting requests also bounds this table.
+/// The number of waiting requests of each network. The limit of all waiting requests also bounds
+/// this table.
 #[derive(Debug)]
 pub(super) struct PerAddressQuota {
     /// Limits for one network; `None`: unlimited.

@@ -34,7 +34,7 @@ pub(super) struct PasswordCheck {
     pub(super) observer: Arc<dyn CheckObserver>,
 }
 
-/// Identifies the request of a check.
+/// Identifies the client's request that caused a password check.
 pub(super) struct CheckTicket {
     pub(super) digest: AnswerDigest,
     pub(super) client: IpAddr,
@@ -52,11 +52,11 @@ pub(super) trait CheckObserver: Send + Sync {
 /// The reason why a check has no result.
 #[derive(Debug)]
 pub(super) enum CheckError {
-    /// The password was not checked: the client's address has to wait.
+    /// The password was not checked, because the client's address has to wait.
     Barred { wait_s: u32 },
-    /// The password was not checked: the deadline passed before a helper was free.
+    /// The password was not checked, because the deadline passed before a helper was free.
     Late,
-    /// The password was not checked: no helper could be started.
+    /// The password was not checked, because no helper could be started.
     Helper(String),
     /// A helper did not answer before the deadline.
     Unanswered,

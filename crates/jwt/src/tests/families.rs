@@ -7,7 +7,7 @@ use super::{NOW_S, ann, encode, published, token};
 use crate::verify::payload;
 use crate::{ClaimRules, Keys, TokenError, verify};
 
-/// Created by `openssl`, which also signed [`RS384`] and [`RS512`].
+/// The public half of a key created by `openssl`. The private half signed [`RS384`] and [`RS512`].
 const RSA: &str = "-----BEGIN PUBLIC KEY-----
 MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA5w5uJq36dR8hNCpzrYdW
 nE3JLXbE7//tIBW47XNkJ6cDcUBrw/z5H2o5D8PZ5zZ7uGeuR3h83WUhcKil5oPA
@@ -21,7 +21,7 @@ WQIDAQAB
 const RS384: &str = "eyJhbGciOiJSUzM4NCJ9.eyJzdWIiOiJhbm4iLCJleHAiOjE3MDAwMDAwNjB9.nJJL3KZkYafXR_4WKEPT58pBxhqXnU0pQ24nomqyUsQ86GMkd0jiLxeZ70-QA-gR4_3RTZ_8YTYCBHfG51p4_GVcP9GaBTGx71KgoIcGrgBpxerBl0MOmXy58VofoCoG82V_2LE8LipZt-_F-1MCxuO11tqKt8bYEegIgSH4TljogQUGyaoFnKIKCAn8ZYr-ukjGs88Md-7oPtty0Zncq6I2qjQg5kjZVGjTqMgrvosOBt2xckcbOf4cIuto_ObROMdYHTrMdk2ZmzinGVjCMxljTU2tmBcgVQmhxWV7LKzWblDqo66gcScv8uNsLH-LGqlSLph0AJOTqkqqBzSZpw";
 const RS512: &str = "eyJhbGciOiJSUzUxMiJ9.eyJzdWIiOiJhbm4iLCJleHAiOjE3MDAwMDAwNjB9.KiM1C8co46X7TF1rHAvkCrRAxswW8q77UrK6Mf55JaLwPf_pjPdT0dsVJsEWZFgX8MP6xLWyiE9T-ehc9vRF5-CueY1LkAXq8fyg356S-2p7kaKbsyxs3LWMX8r7R4bFh_u0BgI53616J0d32pYeHkiPwhU8w-x7jeaq4npjcZPTPP-a6m5LWyl7XbnpaXbUnIl7saQq6dvH1is0p04F957-ktXWCkgzSmiYIgFcqKBPaQSa_k8bpG26b6PAkB20xjgFSFUR7WgVAat-T11rCMkxa6OWQD04rx17S4NuuLIAn1L7ilLfWc_xVJuZl2KJVBdvIq6Wb47xXkMYVP9UFA";
 
-/// A key created by `openssl`, which also signed [`ES384`].
+/// The public half of a key created by `openssl`. The private half signed [`ES384`].
 const P384: &str = "-----BEGIN PUBLIC KEY-----
 MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEqIO8YQ/WUxEDYIGD+8h1Y5Ugb5FhgfQa
 X+oS5QHUCDBzrVexaVr46kEG5WWmVJ8s1TtDMbEw5gk1QOpSOVhYVrMx6wstwcZU
@@ -30,7 +30,7 @@ GgrxqPiiQhju/gI2js6NJdgdq5c+mL9k
 ";
 const ES384: &str = "eyJhbGciOiJFUzM4NCJ9.eyJzdWIiOiJhbm4iLCJleHAiOjE3MDAwMDAwNjB9.KGgM-CQW-7AE2FnBClWlymyCVXRWO7u_G-OFUDWKY-s7fTrtjK78S56pkEv-XnhsKJRfpDvZ3abO_39ogBIwwU_lsYmdYqp9I0Bb02sBFW_2gJ3tRIQi5HVc4GiYLdh_";
 
-/// A key created by `openssl`, which also signed [`ES512`].
+/// The public half of a key created by `openssl`. The private half signed [`ES512`].
 const P521: &str = "-----BEGIN PUBLIC KEY-----
 MIGbMBAGByqGSM49AgEGBSuBBAAjA4GGAAQAtdgb7FHgyN9buytgvLrR351+l1Cy
 vZUXS/hdVASu9yfCPEj4XoH1RPoM8Z5RmixkN7QqjOoqpO4upERPGVAfFPcBK+dz

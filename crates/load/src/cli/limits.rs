@@ -88,7 +88,7 @@ mod tests {
                 .unwrap_err()
                 .ends_with("use --processes 2")
         );
-        // Each phase alone would need no more descriptors than permitted.
+        // Each phase alone would stay within the limit, but the phases run at the same time.
         let words = check(&[(600, 1), (401, 1)]).unwrap_err();
         assert!(
             words.starts_with("1001 connections of phases that run together"),

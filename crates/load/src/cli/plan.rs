@@ -77,7 +77,7 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, CommandFailure> {
     ))
 }
 
-/// Checks that a search starts with one rate.
+/// Checks that a search for the highest rate starts with a single rate, not with a range.
 fn check_search(promises: &[String], rate: Option<RateRange>) -> Result<(), CommandFailure> {
     match rate.and_then(|rate| rate.to) {
         Some(_) if !promises.is_empty() => {
@@ -87,7 +87,7 @@ fn check_search(promises: &[String], rate: Option<RateRange>) -> Result<(), Comm
     }
 }
 
-/// Returns whether a text is a method, which is a token (RFC 9110 section 5.6.2).
+/// Returns whether a text is an HTTP method, which is a token (RFC 9110 section 5.6.2).
 fn is_method(text: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_token)
@@ -252,7 +252,7 @@ const CONNECTIONS_PER_SOURCE_MAX: u32 = 20_000;
 /// maximum, because the kernel finds a free port slowly when many ports are taken.
 const CONNECTIONS_PER_SOURCE: u32 = 5_000;
 
-/// Returns the local addresses. On loopback there are as many as needed.
+/// Returns the local addresses to connect from. On loopback there are as many as needed.
 fn sources(endpoints: &[Endpoint], common: &CommonArgs) -> Vec<IpAddr> {
     let is_here = |endpoint: &Endpoint| {
         let addresses = &endpoint.target.addresses;

@@ -1,4 +1,4 @@
-//! The terminal of a run: its width, its colours, and the progress line.
+//! The terminal output of a run: the progress line, colours, and the width of the terminal.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -84,7 +84,7 @@ impl ProgressLine {
         let _ = write!(io::stderr(), "\r{line}\x1b[K");
     }
 
-    /// Erases the line for other output.
+    /// Erases the progress line, so that other output can be written.
     pub(super) fn clear(&mut self) {
         if self.is_shown && self.last.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");

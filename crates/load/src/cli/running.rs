@@ -1,4 +1,4 @@
-//! One run of the load tester: its report, the destinations, and the exit code.
+//! Performs one run of the load tester, writes its report and determines the exit code.
 
 use std::fs;
 use std::path::Path;
@@ -179,7 +179,7 @@ pub(super) fn check_reached(report: &Report) -> Result<(), CommandFailure> {
         } else if errors.bad_handshake > 0 {
             (Exit::Refused, "bad_handshake")
         } else if errors.reset > 0 {
-            // The server was reachable and refused.
+            // A reset shows that the server is reachable and refused the connection.
             (Exit::Refused, "reset")
         } else if errors.timed_out > 0 {
             (Exit::NoServer, "timed_out")

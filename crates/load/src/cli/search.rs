@@ -19,9 +19,9 @@ use veche_terminal::exit::{self, CommandFailure, Exit};
 /// The search ends when the highest passing rate and the lowest failing rate differ by at most this
 /// factor.
 const NARROW: f64 = 1.05;
-/// Maximum number of steps.
+/// Maximum number of steps of a search.
 const STEPS_MAX: usize = 20;
-/// The search ends below this fraction of the first rate.
+/// The search ends when the rate falls below this fraction of the first rate.
 const PART_MIN: f64 = 1.0 / 256.0;
 
 /// The interval of rates that the search narrows.
@@ -192,14 +192,14 @@ fn conclusion(search: &Search) -> String {
     match (search.rate, search.broken_at) {
         (Some(held), Some(broken)) => {
             format!(
-                "the highest rate that met the objectives: {held:.0} a second; {broken:.0} did not"
+                "the highest rate that met the objectives: {held:.0} a second; {broken:.0} a second did not"
             )
         }
         (Some(held), None) => {
             format!("{held:.0} a second met the objectives, and no higher rate was tried")
         }
         (None, Some(broken)) => {
-            format!("no rate met the objectives: not even {broken:.0} a second")
+            format!("no rate met the objectives, not even the lowest one, {broken:.0} a second")
         }
         (None, None) => "no rate was tried".to_owned(),
     }
@@ -209,7 +209,8 @@ fn conclusion(search: &Search) -> String {
 mod tests {
     use super::*;
 
-    /// Searches from the rate `first` for a server's capacity `limit`. Returns the rates tried, and the search.
+    /// Searches from the rate `first` for a server's capacity `limit`. Returns the rates that were tried, and the
+    /// finished search.
     fn tried(first: f64, limit: f64) -> (Vec<f64>, RateSearch) {
         let mut interval = RateSearch::new(first);
         let mut rates = Vec::new();

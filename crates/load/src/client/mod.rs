@@ -45,8 +45,8 @@ impl AddressFamilyChoice {
         }
     }
 
-    /// Returns the choice for the next connect, given that the server has answered on this address
-    /// family.
+    /// Returns the choice for the next connect after the server has answered on this address
+    /// family: the next connect tries the same family first.
     pub(crate) fn preferred(self) -> Self {
         match self.index() {
             0 => Self::First,

@@ -13,7 +13,7 @@ const HEADERS_MAX: usize = 100;
 pub(crate) struct LoadResponse {
     pub(crate) status: u16,
     pub(crate) body_bytes: u64,
-    /// Whether the body is the expected one, or none was expected.
+    /// Whether the body is the expected one; also true if the request expects no particular body.
     pub(crate) is_expected: bool,
     /// Whether the server closes the connection after this response.
     pub(crate) is_last: bool,

@@ -12,7 +12,8 @@ pub(crate) struct ClientTls {
 }
 
 impl ClientTls {
-    /// `host` is the name for which the certificate must be valid.
+    /// Creates the configuration. `host` is the name for which the server's certificate must be
+    /// valid.
     pub(crate) fn new(plan: &TlsPlan, host: &str) -> Result<Self, Error> {
         let trust_source = match &plan.ca {
             _ if plan.insecure => TrustSource::Insecure,

@@ -253,7 +253,7 @@ impl Engine<'_> {
                     if partial.len() + taken > LINE_BYTES_MAX {
                         Err(ErrorCase::new(
                             ErrorCause::BadProtocol,
-                            "a line that exceeds the length limit",
+                            "a received line exceeds the length limit",
                         ))
                     } else if let Some(line) = line {
                         let mut whole = std::mem::take(partial);

@@ -50,7 +50,7 @@ pub(crate) fn run(
         ..Options::default()
     })?;
     engine.run(&mut driver, share, control)?;
-    // After a shootout or an interrupt, some of the planned clients may never have been opened.
+    // If the run was a shootout or was interrupted, some of the planned clients may never have been opened.
     engine.net.tally.asked = u64::from(engine.next);
     Ok(engine.net.tally)
 }

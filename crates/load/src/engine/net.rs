@@ -12,8 +12,9 @@ use crate::plan::{Endpoint, Plan};
 use crate::schedule::Schedule;
 use crate::tally::{ErrorCase, Tally};
 
-/// Maximum number of spare buffers, and maximum size of each in bytes.
+/// Maximum number of spare buffers.
 const SPARE_MAX: usize = 256;
+/// Maximum size of a spare buffer in bytes.
 const SPARE_BYTES_MAX: usize = 64 * 1024;
 
 /// Limits on unsent bytes, per client and per thread. An open loop sends nothing more when one of
@@ -29,7 +30,8 @@ const GRACE_NS: u64 = 100 * MILLISECOND;
 pub(crate) struct EngineState {
     pub(crate) plan: Arc<Plan>,
     pub(crate) tally: Tally,
-    /// Arrival time of the bytes being processed, or start of the turn.
+    /// Arrival time of the bytes being processed; outside of their processing, the start of the
+    /// turn.
     pub(crate) now_ns: u64,
     /// The start of the measured time (`until_ns` is its end); `u64::MAX` before it has begun.
     pub(crate) from_ns: u64,
@@ -56,9 +58,9 @@ pub(crate) struct EngineState {
     pub(super) next_source: usize,
     /// The resolved addresses of each endpoint.
     pub(super) families: Vec<EndpointAddresses>,
-    /// Unsent bytes by client.
+    /// Number of unsent bytes of each client.
     pub(super) unsent: Vec<usize>,
-    /// Unsent bytes of all clients.
+    /// Number of unsent bytes of all clients.
     pub(super) unsent_in_all: usize,
     pub(super) work_began_ns: u64,
 }

@@ -43,8 +43,8 @@ struct ChurnState {
     /// Clients that wait for their last answers or for the end of the closing handshake, with the
     /// time limit of each.
     leaving: Vec<(u32, u64)>,
-    /// Clients that could not be reopened, or whose connection ended unexpectedly. Whenever the
-    /// next reconnect is due, one of them is reopened instead.
+    /// Clients that could not be reopened, or whose connection ended unexpectedly. Whenever a reconnect is due,
+    /// one of these clients is reopened first.
     absent: Vec<u32>,
 }
 
@@ -100,7 +100,7 @@ impl EchoLoad {
         flight.sent.push_back(at_ns);
     }
 
-    /// Sends due messages (open loop) while a client may have another message in flight.
+    /// Sends due messages (open loop) as long as a client may have another message in flight.
     fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;
@@ -123,7 +123,8 @@ impl EchoLoad {
         open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 
-    /// Counts messages that have reached the time limit as lost, and sends others in their place (closed loop).
+    /// Counts messages whose time limit has passed as lost, and sends new messages in their place (closed
+    /// loop).
     fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;

@@ -3,7 +3,7 @@
 use crate::clock::MILLISECOND;
 use crate::engine::EngineState;
 
-/// Maximum time between two checks.
+/// Maximum time between two checks for expired messages.
 const INTERVAL_NS_MAX: u64 = 100 * MILLISECOND;
 
 /// Schedules checks of messages in flight.

@@ -50,9 +50,9 @@ pub(crate) struct FanoutLoad {
     before: ClientTemplate,
     after: ClientTemplate,
     hello: Option<ClientTemplate>,
-    /// Number of receivers among the thread's clients, which come first.
+    /// Number of receivers. They are the first of the thread's clients.
     receivers: u32,
-    /// Receivers of all threads.
+    /// Number of receivers of all threads.
     receivers_in_all: u32,
     publishers: u32,
     wire: PublisherProtocol,
@@ -73,7 +73,7 @@ pub(crate) struct FanoutLoad {
     /// Number of publications so far, which determines the next publisher and receiver.
     count: u64,
     last_ns: u64,
-    /// Deliveries, including corrupted ones.
+    /// Number of deliveries, including corrupted ones.
     arrived: u64,
     scratch: Vec<u8>,
     body: Vec<u8>,
@@ -86,7 +86,7 @@ pub(crate) struct FanoutLoad {
 enum Greeting {
     #[default]
     Awaited,
-    /// From now on only publications are expected.
+    /// The receiver gets no greeting any more, only publications.
     Over,
 }
 
@@ -224,7 +224,8 @@ impl FanoutLoad {
             number: sent.at_ns.len() as u32,
             at_ns,
         };
-        // The ledger compares the actual send time with the absences of receivers.
+        // This is the actual send time, not the time at which the message was due. The ledger uses it to
+        // determine which messages were sent while a receiver was absent.
         sent.at_ns.push(io.net.now_ns);
         if let Some(recovery) = &mut self.recovery {
             recovery.asked(client_index, ((publisher, receiver), note.number));
@@ -451,7 +452,7 @@ impl Load for FanoutLoad {
             self.classify(io, data);
             return;
         }
-        // The fast path: most servers send one publication per message.
+        // A fast path for messages with one publication, which is what most servers send.
         if self.protocol[client_index as usize] == ServerProtocol::Any && replies::is_one(data) {
             return self.delivered(io, client_index, data);
         }
@@ -480,7 +481,7 @@ impl Load for FanoutLoad {
                 .fault(&ErrorCase::new(ErrorCause::BadResponse, words));
         }
         if response.is_last {
-            // The acknowledgements of the remaining publications on this connection can no longer
+            // The acknowledgements of unacknowledged publications on this connection can no longer
             // arrive.
             if let Some(recovery) = &mut self.recovery {
                 recovery.give_up_answers(client_index, &mut self.ledger);
@@ -580,8 +581,8 @@ impl Load for FanoutLoad {
             return quiet_ns > QUIET_NS;
         }
         if self.plan.chaos.is_some() {
-            // Waits until the time limit for messages that are neither delivered nor excused by an
-            // absence.
+            // If messages are neither delivered nor excused by an absence, waits for them until the
+            // time limit.
             return quiet_ns > QUIET_NS && self.ledger.reconcile().lost == 0;
         }
         let published: u64 = self.ledger.log.values().map(SentMessage::published).sum();
@@ -590,7 +591,8 @@ impl Load for FanoutLoad {
         } else {
             published * u64::from(self.receivers)
         };
-        // Waits a little longer for duplicates, and until the time limit for missing messages.
+        // After the last expected delivery, waits a little longer for duplicates. If deliveries are
+        // missing, waits for them until the time limit.
         self.arrived >= expected && quiet_ns > TWICE_NS
     }
 

@@ -19,11 +19,11 @@ pub(super) struct InflightQueue {
     /// Times of the messages in nanoseconds, the oldest first: due times in an open loop, otherwise
     /// send times.
     pub(super) sent: VecDeque<u64>,
-    /// Number of the oldest message in `sent`.
+    /// Sequence number of the oldest message in `sent`.
     pub(super) answered: u32,
     /// Unanswered messages that were overtaken by the answer to a later one. Their numbers ascend.
     pub(super) overtaken: VecDeque<OutOfOrderMessage>,
-    /// Messages that expired since the last answer.
+    /// Number of messages that expired since the last answer.
     pub(super) expired: u32,
     /// Whether a message, which may be a greeting, arrived before the first answer.
     pub(super) greeted: bool,

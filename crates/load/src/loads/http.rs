@@ -43,7 +43,7 @@ pub(crate) struct HttpLoad {
     turn: Option<usize>,
     flights: Vec<VecDeque<u64>>,
     next: u32,
-    /// Idle connections, the longest idle first (open loop).
+    /// In an open loop: the idle connections, the longest idle first.
     idle: VecDeque<u32>,
     /// Clients to be reopened, with the time at which each is due.
     retries: VecDeque<(u64, u32)>,
@@ -224,7 +224,7 @@ impl HttpLoad {
         }
     }
 
-    /// Sends due requests (open loop) while a connection is free.
+    /// In an open loop: sends due requests while a connection is free.
     fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;

@@ -6,8 +6,8 @@ use crate::engine::EngineState;
 use crate::schedule::Schedule;
 use crate::tally::{ErrorCase, ErrorCause};
 
-/// The open loop of one thread. Waiting messages are not stored: while they wait, the schedule does
-/// not advance, and it still yields their due times.
+/// The open loop of one thread. Messages that wait for a connection are not stored: the schedule
+/// does not advance while they wait, so it can yield their due times afterwards.
 #[derive(Debug)]
 pub(crate) struct OpenLoop {
     pace: Schedule,

@@ -115,9 +115,9 @@ pub struct HttpPlan {
     pub think: Option<ThinkTime>,
     /// The expected body of each response.
     pub expect: Option<Vec<u8>>,
-    /// Requests sent in turn and repeated from the beginning. They replace the method, the
-    /// endpoint's path and the body. Each thread starts at another position. A list may contain
-    /// invalid requests on purpose, so all statuses below 500 count as success.
+    /// Requests sent in turn and repeated from the beginning. They replace the method, the endpoint's path and the
+    /// body. Each thread starts at a different position of the list. A list may contain invalid requests on purpose, so
+    /// all statuses below 500 count as success.
     pub list: Vec<HttpRequestPlan>,
 }
 

@@ -11,15 +11,15 @@ use crate::plan::ThreadPlan;
 
 /// The pausing clients of a thread.
 ///
-/// Each message that a client may have in flight has its own pause, so the client has one entry per
-/// message that it may send.
+/// Each message that a client may have in flight has its own pause, so a client may have several
+/// pauses at a time.
 #[derive(Debug)]
 pub(super) struct ThinkTimers {
     think: ThinkTime,
     rng: Rng,
-    /// The time at which each pause ends, and its client; the earliest first.
+    /// The time at which each pause ends, and the index of its client; the earliest first.
     until: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The number of entries in `until`, by client.
+    /// The number of pauses in `until`, by the index of the client.
     listed: Vec<u32>,
 }
 
@@ -33,8 +33,8 @@ impl ThinkTimers {
         }
     }
 
-    /// Schedules entries until the client has `count`, each at a random time within the maximum
-    /// pause, so that clients are not synchronised.
+    /// Schedules pauses until the client has `count` of them. Each ends at a random time within the
+    /// maximum pause, so that clients are not synchronised.
     pub(super) fn start(&mut self, client_index: u32, count: u32, now_ns: u64) {
         for _ in self.listed[client_index as usize]..count {
             let part = self.rng.u64(0..=self.think.max_ns);
@@ -42,7 +42,7 @@ impl ThinkTimers {
         }
     }
 
-    /// Schedules entries until the client has `count`, each after a random pause.
+    /// Schedules pauses of random length until the client has `count` of them.
     pub(super) fn pause(&mut self, client_index: u32, count: u32, now_ns: u64) {
         for _ in self.listed[client_index as usize]..count {
             let pause = self.rng.u64(self.think.min_ns..=self.think.max_ns);
@@ -61,7 +61,7 @@ impl ThinkTimers {
         Some(client_index)
     }
 
-    /// Returns the end of the next pause; `u64::MAX` without one.
+    /// Returns the time at which the next pause ends; `u64::MAX` if no client pauses.
     pub(super) fn due(&self) -> u64 {
         self.until
             .peek()

@@ -130,7 +130,7 @@ pub(crate) fn full() -> Report {
                 duplicated: 1,
                 reordered: 0,
                 corrupted: 0,
-                first: "publisher 0 number 512 never came".to_owned(),
+                first: "message 512 of publisher 0 was never received".to_owned(),
             }],
         }),
         http: Some(HttpTally {

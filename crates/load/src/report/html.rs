@@ -162,7 +162,7 @@ fn header(out: &mut String, report: &Report) {
     ));
 }
 
-/// Writes the most important figures.
+/// Writes tiles with the most important figures.
 fn tiles(out: &mut String, report: &Report) {
     let words = wording::RunWording::of(&report.kind, report.settings.rate.is_some());
     let mut tiles: Vec<(String, String)> = Vec::new();

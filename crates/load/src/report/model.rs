@@ -214,7 +214,7 @@ pub struct Messages {
     /// includes them.
     #[serde(default)]
     pub heartbeats: u64,
-    /// Answers received more than once. This field and the next two apply to `echo`, `storm` and
+    /// Answers received more than once. The fields `duplicated`, `late` and `lost` apply to `echo`, `storm` and
     /// `shootout`, over the whole run, with warm-up.
     #[serde(default)]
     pub duplicated: u64,
@@ -384,7 +384,7 @@ pub struct LedgerCounts {
     pub away: u64,
     /// Deliveries received more than once.
     pub duplicated: u64,
-    /// Deliveries that arrived after a later one of the same publisher.
+    /// Deliveries that arrived after that of a later publication of the same publisher.
     pub reordered: u64,
     /// Messages with a wrong checksum or other damage.
     pub corrupted: u64,
@@ -405,14 +405,14 @@ pub struct LedgerCounts {
 /// Results of recovery after reconnects, and the outcome of unacknowledged publications.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// Reconnects with a position after which the server reported whether recovery was complete.
+    /// Reconnects in which the client sent its position and the server reported whether recovery was complete.
     pub returned: u64,
     /// Reconnects in `returned` after which recovery was incomplete. Publications that were missed
     /// until then count as `ledger.away`.
     pub refused: u64,
     /// Connections of receivers and publishers that ended unexpectedly and were reopened.
     pub ended: u64,
-    /// Failed attempts to reopen a connection, which were repeated.
+    /// Attempts to reopen a connection that failed and were repeated.
     pub retried: u64,
     /// The first unexpected end or failed attempt, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -471,7 +471,7 @@ impl HttpTally {
         }
     }
 
-    /// Adds the responses of another part of the run.
+    /// Adds the counts of another part of the run.
     pub fn add(&mut self, other: &Self) {
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
@@ -515,7 +515,7 @@ pub struct ScriptTally {
 /// The figures of all actions with the same name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ActionFigures {
-    /// The name given by the script.
+    /// The name of the actions, as given by the script.
     pub name: String,
     /// Actions of this name that ended successfully in the measured time.
     pub count: u64,

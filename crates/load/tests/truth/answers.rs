@@ -1,5 +1,5 @@
-//! Servers that answer twice, late, never or without being asked. Each kind is counted exactly, and
-//! does not affect other answers on the connection.
+//! Tests with servers that answer twice, late, never or without being asked. Each such fault is
+//! counted exactly, and does not affect other answers on the connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -291,7 +291,7 @@ fn unstamped(content: PayloadContent, inflight: u32) -> LoadPlan {
 }
 
 /// Without stamps, a duplicate or loss shifts all later answers, so the report then has no
-/// latencies. It has latencies if all messages can be matched, even after a greeting.
+/// latencies. The report has latencies if all messages can be matched, even after a greeting.
 #[test]
 fn without_stamps_there_are_no_latencies_once_counts_disagree() {
     let contents = || {

@@ -1,4 +1,4 @@
-//! Misbehaving servers, and how reports describe them.
+//! Tests runs against misbehaving servers, and how reports describe them.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

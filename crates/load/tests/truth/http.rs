@@ -18,7 +18,7 @@ use veche_load::target::{BodyTemplate, ClientTemplate};
 use crate::support::http::{After, Request, response, serve_http};
 use crate::support::{assert_clean, endpoint, plan, report, row, serve};
 
-/// Returns a closed loop of GET with one request in flight.
+/// Returns the plan of a closed loop of GET requests, with one request in flight.
 pub(super) fn get() -> HttpPlan {
     HttpPlan {
         method: "GET".to_owned(),

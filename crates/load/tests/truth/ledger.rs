@@ -139,7 +139,7 @@ impl Receiver {
         data
     }
 
-    /// Sends the held message, which has not been overtaken.
+    /// Sends the held message of a publisher, although no message has overtaken it.
     fn release(&mut self, from: u32) {
         if let Some(held) = self.held.remove(&from) {
             let _ = self.socket.write_all(&frame(MessageKind::Text, &held));

@@ -208,8 +208,8 @@ impl State {
     fn take(&mut self, line: &str) -> bool {
         let asked = self.truth.answered + self.truth.unanswered + 1;
         if self.manner == Manner::Hangs && asked.is_multiple_of(50) {
-            // The publication is counted even if it is not published; otherwise the next one would
-            // be treated the same way.
+            // This publication counts as unanswered even if it is not published; otherwise the next
+            // one would be treated the same way.
             let is_published = asked.is_multiple_of(100);
             self.truth.unanswered += 1;
             if is_published {

@@ -45,7 +45,7 @@ fn counting_server(name: &str) -> (SocketAddr, Pem, Arc<Handshakes>) {
     let counted = Arc::clone(&handshakes);
     let address = serve(move |_, mut socket: TcpStream| {
         let mut tls = ServerConnection::new(Arc::clone(&config)).expect("a server");
-        // A failed handshake is not counted: the client has refused the certificate.
+        // A failed handshake is not counted, because the client has refused the certificate.
         while tls.is_handshaking() {
             if tls.complete_io(&mut socket).is_err() {
                 return;

@@ -87,7 +87,7 @@ impl DelayedLink {
         self.below = Some(below);
     }
 
-    /// Prepares the entry for the next transport.
+    /// Resets the entry for the next transport that uses it.
     pub(super) fn reset(&mut self) {
         let generation = self.generation.wrapping_add(1).max(1);
         *self = Self {
@@ -287,7 +287,8 @@ impl DelayedLink {
         }
         let bytes = match front {
             Arrival::Bytes(bytes) => bytes,
-            // A paused transport is not read, so the peer's end is delivered only after `resume`.
+            // A paused transport is not read, so the end of the peer's data is delivered only after
+            // `resume`.
             Arrival::Ended if self.paused.is_some() && !closed_below => return None,
             _ => return self.arrivals.pop_front().map(|(_, arrival)| arrival),
         };

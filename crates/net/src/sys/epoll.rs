@@ -34,7 +34,7 @@ impl Poller {
         epoll::delete(&self.epoll, fd)
     }
 
-    /// Fills `events` up to its capacity.
+    /// Waits for events, and fills `events` with at most as many as its capacity.
     #[inline]
     pub(crate) fn wait(
         &self,

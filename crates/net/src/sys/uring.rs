@@ -343,7 +343,7 @@ impl Ring {
 
     #[expect(
         unsafe_code,
-        reason = "this is a system call without arguments in memory"
+        reason = "the arguments of this system call refer to no memory"
     )]
     fn enter_at_once(&mut self) -> io::Result<usize> {
         let count = self.ring.submission().len() as u32;

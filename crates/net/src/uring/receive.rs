@@ -20,9 +20,9 @@ use crate::{ConnectionId, DriverEvent, ListenerId};
 /// If more unsent bytes than this are queued, sends do not wait for the end of the turn. More bytes
 /// would not fit into the core's cache.
 const UNSENT_MAX: usize = 128 * 1024;
-/// A transport may use the ring's buffers again if its last receiving call returned at most this
-/// many bytes. This is a quarter of a buffer, so all buffers together can hold the input of 32 such
-/// transports.
+/// A transport's next receive uses the ring's buffers if its last receiving call returned at most
+/// this many bytes. This is a quarter of a buffer, so all buffers together can hold the input of 32
+/// such transports.
 const QUIET_BYTES_MAX: usize = 16 * 1024;
 
 /// An entry of the queue of ready sockets.
@@ -37,7 +37,7 @@ pub(super) enum Ready {
     Transport(ConnectionId, Option<FilledBuffer>),
 }
 
-/// Input of a transport that was not delivered yet.
+/// Undelivered input of a transport.
 #[derive(Debug)]
 pub(super) enum InputPart {
     Filled(FilledBuffer),
@@ -234,8 +234,8 @@ impl Uring {
         }
     }
 
-    /// Delivers the parts after the first one, until all delivered parts reach the limit of one
-    /// receive, and then the bytes in the socket.
+    /// Delivers the parts after the first one and then the bytes in the socket, until the delivered
+    /// bytes reach the limit of one receive.
     fn serve_rest(
         &mut self,
         id: ConnectionId,
@@ -311,7 +311,7 @@ impl Uring {
         self.receive = receive;
     }
 
-    /// Stops receiving for transports that are still paused.
+    /// Stops receiving for transports in `pausing` that are still paused.
     pub(super) fn stop_receiving(&mut self) {
         while let Some(id) = self.pausing.pop() {
             if let Some(transport) = self.base.transports.live(id)
@@ -422,8 +422,8 @@ impl Uring {
         }
     }
 
-    /// Handles the completion of the poll for a reset. An error ends the transport. The next
-    /// receive reports the end of the peer.
+    /// Handles the completion of the poll for a reset of the connection. If the socket has an
+    /// error, the next receive ends the transport with this error.
     pub(super) fn changed(&mut self, index: u32) {
         let Some((id, transport)) = self.at(index) else {
             return;

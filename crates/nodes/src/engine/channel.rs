@@ -14,9 +14,9 @@ use super::peer::Entries;
 /// that covers all channels of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The home has handled the [`Event::Up`] of the connection with this number. After a
-    /// connection was opened, the carrier drops all orders except `Follow` until this one arrives,
-    /// because the home issued them before it knew of the connection.
+    /// The home has handled the [`Event::Up`] of the connection with this number. The owner of the
+    /// connection drops all orders except `Follow` that arrive before this one, because the home
+    /// issued them before it knew of the connection.
     Begin(u64),
     /// Publishes to a channel. Answered by [`Event::Published`].
     Publish(Box<Publish>),
@@ -116,8 +116,8 @@ pub struct Check {
     pub keep: Keep,
     /// The position and id of the latest publication that this node knows.
     pub seen: Option<(Position, u64)>,
-    /// Whether the channel must begin a new epoch if the store does not have the publication of
-    /// `seen` at its offset.
+    /// Whether the channel must begin a new epoch if the store does not have the publication that
+    /// `seen` identifies.
     pub is_verifying: bool,
     /// An epoch of the channel that has ended, if one is known. If the store still has this epoch,
     /// the store was rolled back, and the channel begins a new epoch.
@@ -190,7 +190,7 @@ pub struct Occupancy {
 /// An event of an engine for a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The connection with this number was opened. After it sends [`Order::Begin`], the home may
+    /// The connection with this number was opened. The home sends [`Order::Begin`], and may then
     /// repeat unanswered orders.
     Up(u64, StoreState),
     /// The connection was lost, so unanswered orders get no answer. Followed topics remain
@@ -237,7 +237,7 @@ pub enum Event {
     Removed {
         /// The ticket of the order that this event answers.
         ticket: u64,
-        /// Whether the publications are removed.
+        /// Whether the channel's publications were removed; false if the store could not do so.
         is_removed: bool,
     },
     /// The store no longer has the members of this node, because the node's lease has ended or the

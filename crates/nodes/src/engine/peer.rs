@@ -82,8 +82,9 @@ pub const LEASE_MS: u64 = 9_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The connection for orders was opened, or the subscription to the node's channels has begun.
-    /// Each is reported separately, and again after each loss. Earlier messages may be lost, so the
-    /// node must read the control stream from its last known entry.
+    /// Each is reported separately, and again after each loss of the connection or subscription.
+    /// Earlier messages may be lost, so the node must read the control stream from its last known
+    /// entry.
     Up(StoreState),
     /// The connection was lost. Pending orders get no answer.
     Down,
@@ -100,21 +101,21 @@ pub enum Event {
     },
     /// The answer to [`Order::Append`].
     Appended {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// The position of the entry; `None` if it is unknown whether the entry was stored.
         position: Option<Position>,
     },
     /// The answer to [`Order::ReadControl`].
     ControlRead {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// The entries that were read; `None` if the stream can't be read.
         stream: Option<Entries>,
     },
     /// The answer to [`Order::ReadLeases`].
     Leases {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// The nodes with a valid lease, including this one, and the texts of their leases; `None`
         /// if they can't be read.
@@ -122,14 +123,14 @@ pub enum Event {
     },
     /// The answer to [`Order::Store`].
     Stored {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// Whether the value was stored or removed as ordered.
         is_stored: bool,
     },
     /// The answer to [`Order::ReadTable`].
     Table {
-        /// The ticket of the answered order.
+        /// The ticket of the order that this event answers.
         ticket: u64,
         /// The names and values of the table; `None` if they can't be read.
         values: Option<Vec<(Bytes, Bytes)>>,

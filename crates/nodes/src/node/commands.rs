@@ -12,7 +12,7 @@ use crate::{Ban, Envelope, NodeId};
 /// lasting effect, such as bans, are appended at any age.
 pub(super) const AGAIN_MS: u64 = 60_000;
 
-/// The maximum number of this node's commands stored for repetition; the oldest are dropped.
+/// The maximum number of its own commands that this node keeps to append them again. The oldest are dropped first.
 const AGAIN_MAX: usize = 10_000;
 
 /// The maximum number of nodes whose executed commands are tracked.
@@ -42,8 +42,8 @@ pub(super) struct NodeCommands {
     reading: Option<(u64, u64)>,
     /// The ticket of the last order to read the stored bans, until it is answered.
     reading_table: Option<u64>,
-    /// The entries read from the stream, kept until the stored bans have arrived. Both are needed,
-    /// because a ban may be in only one of the two.
+    /// The entries read from the stream, kept until the stored bans have arrived. The entries and
+    /// the stored bans are both needed, because a ban may be in only one of them.
     found: Vec<(u64, Bytes)>,
     carried_out: HashMap<NodeId, CarriedOut>,
     /// Commands of this node that may have to be appended again, oldest first.
@@ -138,7 +138,7 @@ impl NodeCommands {
         self.found.clear();
     }
 
-    /// Sets the last known entry, and keeps `entries` until the stored bans have arrived.
+    /// Sets the last known entry of the stream, and keeps `entries` until the stored bans have arrived.
     pub(super) fn set_found(&mut self, top: Position, entries: Vec<(u64, Bytes)>) {
         self.set_last(top, &entries);
         self.found = entries;
@@ -165,8 +165,8 @@ impl NodeCommands {
         self.reading = Some((ticket, known));
     }
 
-    /// Returns the offset that was the last known one when the read of the stream was ordered;
-    /// `None` if `ticket` is not that of the last such order.
+    /// Returns the last known offset at the time of the last order to read the stream; `None` if
+    /// `ticket` is not that of this order.
     pub(super) fn take_known_offset(&mut self, ticket: u64) -> Option<u64> {
         let reading = self.reading.take_if(|(last, _)| *last == ticket);
         reading.map(|(_, known)| known)

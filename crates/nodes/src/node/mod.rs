@@ -71,7 +71,7 @@ const CUT_OFF_MS: u64 = 2 * LEASE_RENEWAL_MS + 500;
 /// The maximum number of messages of other nodes that this node's workers execute at a time.
 const TASKS_MAX: usize = 4_096;
 
-/// This node's part in the cluster, without sockets and clocks.
+/// The state of this node in the cluster. It uses neither sockets nor clocks.
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
@@ -209,7 +209,7 @@ impl Node {
         self.has_left
     }
 
-    /// Stores a ban for nodes that start later, or removes the stored ban that the command ends.
+    /// Stores a ban for nodes that start later. If `block` ends a ban, removes the stored ban.
     fn store_block(&mut self, block: &Ban) {
         self.store(commands::block_name(block), commands::block_value(block));
     }
@@ -455,7 +455,7 @@ impl Node {
         self.finish_cluster_requests();
     }
 
-    /// Passes a message to the workers of this node. With an `origin`, their parts are combined into an answer.
+    /// Passes a message to the workers of this node. With an `origin`, the workers' replies are combined into an answer.
     fn begin(&mut self, mut message: NodeMessage, origin: Option<TaskOrigin>, within_ms: u64) {
         let Some(origin) = origin else {
             return self.outputs.push_back(Output::Perform(message));

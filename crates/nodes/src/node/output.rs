@@ -32,9 +32,10 @@ pub enum Output {
     Perform(NodeMessage),
     /// The answer for a caller, and the number of nodes that it covers.
     Answer(Caller, NodeAnswer, AnswerCoverage),
-    /// An announcement is due: the owner calls [`Node::announce`].
+    /// An announcement is due, so the owner must call [`Node::announce`].
     Announce,
-    /// The store may have lost bans: the owner calls [`Node::restore_blocks`] with the bans in force on this node.
+    /// The store may have lost bans, so the owner must call [`Node::restore_blocks`] with the bans in force on this
+    /// node.
     StoreBlocks,
     /// Commands of other nodes were lost, so connections of this node may have missed a disconnect or a refresh.
     Lost,

@@ -76,8 +76,8 @@ impl PeerNodes {
         self.0.remove(&id);
     }
 
-    /// Gives every node the full time of a lease to announce itself, after this node has received
-    /// no feed for a time.
+    /// Gives every node the full time of a lease to announce itself. Called after an interruption
+    /// in which this node did not receive the announcements of others.
     pub(super) fn renew_all(&mut self, now_ms: u64) {
         for peer in self.0.values_mut() {
             peer.last_seen_ms = now_ms;

@@ -1,5 +1,5 @@
-//! The stored bans. A node applies them when it starts, and then the bans of the control stream; after the store has lost
-//! data it compares them with its own bans.
+//! The stored bans. When a node starts, it applies the stored bans, and then the bans of the control stream. After the
+//! store has lost data, the node compares the stored bans with the bans in force on the node.
 
 use std::collections::{BTreeMap, HashSet};
 

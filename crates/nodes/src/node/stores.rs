@@ -8,8 +8,8 @@ use bytes::Bytes;
 /// The values whose storage is not confirmed yet; see the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Stores {
-    /// The unconfirmed orders by ticket, each with a name and the value to store; `None` to remove
-    /// the value.
+    /// The unconfirmed orders by ticket, each with a name and the value to store; `None` if the
+    /// stored value is to be removed.
     open: BTreeMap<u64, (Bytes, Option<Bytes>)>,
     tickets: HashMap<Bytes, u64>,
 }

@@ -515,7 +515,7 @@ fn a_cut_off_node_recovers_before_it_announces_itself() {
 #[test]
 fn a_node_without_announcements_does_not_claim_full_coverage() {
     let mut cluster = Cluster::of(2);
-    // The connection is lost without being reported.
+    // The node's connection to the store is lost, and the loss is not reported.
     cluster.nodes[0].is_cut = true;
     cluster.pass(LEASE_MS + 2_000);
     assert_eq!(cluster.known(0), HashSet::from([id(1)]));

@@ -1,4 +1,4 @@
-//! A message of each kind and variant.
+//! Samples of the messages between nodes: one of each kind and variant.
 
 #![allow(
     dead_code,

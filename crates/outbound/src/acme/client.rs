@@ -94,7 +94,7 @@ impl AcmeClient {
         let after_s = retry_after_s(&reply);
         let ReplyBody::Whole(body) = reply.body else {
             return Err(unreachable_error(format!(
-                "{shown}: the response was streamed"
+                "{shown}: the response was streamed instead of returned as a whole"
             )));
         };
         if reply.status == StatusCode::TOO_MANY_REQUESTS {

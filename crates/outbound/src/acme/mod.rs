@@ -39,7 +39,7 @@ pub struct CertificateOrder {
 
 /// The outcome of an order.
 pub struct OrderOutcome {
-    /// The account created for the order, including its key, which the caller should store even if the order failed.
+    /// The account created for the order, including its key. The caller should store the account even if the order failed.
     pub account: Option<String>,
     /// The certificate, or the error.
     pub result: Result<IssuedCertificate, OrderError>,

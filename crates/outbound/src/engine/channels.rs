@@ -272,7 +272,8 @@ fn publish(shared: &SharedPorts, session: &EngineSession, order: &Publish) -> Cm
     };
     match &order.version {
         None => command.arg("").arg(""),
-        // The version is zero-padded: the script compares versions as texts, which order correctly at equal length.
+        // The version is zero-padded, because the script compares versions as texts, which order correctly at equal
+        // length.
         Some(version) => command
             .arg(format!("{:020}", version.number))
             .arg(&*version.epoch),
@@ -305,7 +306,7 @@ struct Lasting {
 impl Lasting {
     #[expect(
         clippy::disallowed_methods,
-        reason = "all nodes must understand this time, and workers never call this"
+        reason = "all nodes compare this wall-clock time, and workers never call this function"
     )]
     fn new(keep: &Keep) -> Self {
         let slack_ms = keep.ttl_ms.min(keep.position_ttl_ms) / 8;

@@ -71,7 +71,7 @@ pub(super) trait PortClient: Send + 'static {
 
     fn command(&self, shared: &SharedPorts, session: &EngineSession, job: &Self::Job) -> Cmd;
 
-    /// Handles the reply to a job; `None`: the server has rejected it.
+    /// Handles the reply to a job. `reply` is `None` if the server has rejected the job.
     fn answer(
         &mut self,
         shared: &SharedPorts,
@@ -242,7 +242,7 @@ impl<C: PortClient> Commands<C> {
                 }
                 continue;
             }
-            // Probes are taken first: under load, the select below would always choose orders.
+            // Probes are taken before the select, which under load would always choose orders.
             if let Ok(channel) = self.probes.try_recv() {
                 self.pending.push_back(C::probe(channel));
             }

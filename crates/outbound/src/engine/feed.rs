@@ -76,7 +76,7 @@ pub(super) async fn serve(
     loop {
         let mut feed = match Feed::connect(&shared, &into).await {
             Ok(feed) => feed,
-            // The error is not logged here: the port's connection for commands has the same server and logs it.
+            // The error is not logged here, because the port's connection for commands uses the same server and logs it.
             Err(_) => {
                 let until = Instant::now() + pause;
                 pause = (pause * 2).min(longest);
@@ -175,8 +175,8 @@ impl Feed {
         self.reader.shared.keys.topic(topic)
     }
 
-    /// Waits for changes of the followed topics and applies them; probes if no messages arrive. The error `None` means that the
-    /// port was dropped.
+    /// Waits for changes of the followed topics and applies them. Sends a probe if no messages arrive. The error `None`
+    /// means that the port was dropped.
     async fn turn(
         &mut self,
         followed: &mut HashSet<Arc<str>>,
@@ -287,7 +287,7 @@ impl Reader {
         true
     }
 
-    /// Passes on a message from another node. Returns whether it is such a message.
+    /// Passes on a message from another node. Returns whether the data is such a message.
     fn received(&self, events: &Events<peer::Event>, channel: &[u8], data: Bytes) -> bool {
         let event = if *channel == self.shared.keys.single("control") {
             let Some((message, place)) = message(&data).and_then(|one| {

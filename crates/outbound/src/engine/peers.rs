@@ -1,5 +1,5 @@
-//! Commands to the store for a node's messages to other nodes, for its lease, and for the removal of members of ended
-//! nodes.
+//! Sends commands to the store: for a node's messages to other nodes, for its lease, and for the removal of the members
+//! of ended nodes.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ struct Peers {
     stored: u64,
 }
 
-/// An order, or a periodic command.
+/// A job for the connection to the store: an order of the owner, or a periodic command.
 pub(super) enum NodeJob {
     Order(Order),
     Renew,

@@ -52,7 +52,7 @@ pub(super) fn position(text: &[u8]) -> Option<Position> {
     })
 }
 
-/// Returns the entries of a stream, in the order of the reply; `None` if it is malformed.
+/// Returns the entries of a stream, in the order of the reply; `None` if `value` is malformed.
 pub(super) fn entries(value: Value) -> Option<Vec<(u64, Bytes)>> {
     list(value)?.map(entry).collect()
 }

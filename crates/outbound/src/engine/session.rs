@@ -26,7 +26,7 @@ const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
 /// The time for which a fence is stored: longer than a network may delay commands that were sent.
 const FENCE_TTL: Duration = Duration::from_secs(3_600);
 
-/// A connection to a Redis server, which is verified before orders are executed.
+/// A connection to a Redis server. The server is verified before orders are executed.
 pub(super) struct EngineSession {
     pub(super) connection: MultiplexedConnection,
     pub(super) scripts: Loaded,

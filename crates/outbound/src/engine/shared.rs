@@ -44,7 +44,7 @@ pub struct EngineSettings {
 /// How Sentinels find the primary; see [`EngineSettings::sentinel`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentinel {
-    /// The name of the primary.
+    /// The name of the primary in the configuration of the Sentinels.
     pub primary: String,
     /// Hosts and ports of further Sentinels.
     pub others: Vec<(String, u16)>,
@@ -61,13 +61,13 @@ pub enum Notice {
     Connected,
     /// A connection is lost or failed; reported once until one is established.
     Lost(String),
-    /// The server was restarted, so positions are compared with the store.
+    /// The engine's server was restarted, so positions are compared with the store.
     Restarted,
     /// A replica was promoted, so channels begin new epochs.
     Promoted,
     /// A replica was promoted, and positions stay valid because failovers are trusted.
     Trusted,
-    /// The server refuses commands. Reported once, and again only after ten seconds without a refusal.
+    /// The engine's server refuses commands. Reported once, and again only after ten seconds without a refusal.
     Refused(String),
 }
 
@@ -82,7 +82,8 @@ pub struct EngineFigures {
     pub batches: AtomicU64,
     /// Messages received from the feed.
     pub messages: AtomicU64,
-    /// Ignored messages of the feed: foreign, too long or of another version.
+    /// Messages of the feed that were ignored, because another program published them, or because they are too long or
+    /// of another version.
     pub ignored: AtomicU64,
     /// Messages of the feed that were dropped because the queue was full; their channels are compared with the store.
     pub dropped: AtomicU64,
@@ -128,14 +129,14 @@ impl SharedPorts {
         (self.settings.notice)(notice);
     }
 
-    /// Handles a port that has lost its connection or could not open one.
+    /// Handles an engine port that has lost its connection or could not open one.
     pub(super) fn lost(&self, why: String) {
         if self.reported.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             self.notice(&Notice::Lost(why));
         }
     }
 
-    /// Handles a port that has reconnected.
+    /// Handles an engine port that has reconnected.
     pub(super) fn found(&self) {
         if self.reported.lost.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.notice(&Notice::Connected);

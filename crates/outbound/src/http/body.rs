@@ -23,7 +23,7 @@ const ANNOUNCED_BYTES_MAX: u64 = 1 << 20;
 
 /// A body being read. Dropping it before its end closes its connection.
 pub(super) struct IncomingBody {
-    /// `None` at the end of the body, and after an error.
+    /// The source of the rest of the body; `None` at the end of the body, and after an error.
     source: Option<(Incoming, HttpExchange)>,
     inflater: Option<Inflater>,
     /// The number of bytes that may still be read without exceeding `bytes_max`.

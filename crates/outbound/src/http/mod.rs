@@ -139,7 +139,7 @@ fn is_gzip(value: &HeaderValue) -> bool {
     value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip")
 }
 
-/// Returns the first request of a call.
+/// Returns the request with which a call begins, before any redirect.
 fn first(fetch: &HttpRequest) -> Result<Hop, CallError> {
     let invalid = |what: &str| fault(CallErrorKind::Invalid, what);
     let method = Method::from_bytes(fetch.method.as_bytes());
@@ -180,7 +180,7 @@ fn place(fetch: &HttpRequest, url: &Url) -> Result<ConnectionTarget, CallError> 
     };
     if !url.username().is_empty() || url.password().is_some() {
         return Err(invalid(
-            "a URL must not contain a name and password: send the header authorization",
+            "a URL must not contain a name and password: send the header authorization instead",
         ));
     }
     let host = url.host_str().ok_or_else(|| invalid("no host"))?;

@@ -33,7 +33,7 @@ pub(super) struct ConnectionTarget {
     pub(super) connections_max: u32,
 }
 
-/// The time for which an idle connection is kept: shorter than the idle timeout of most servers.
+/// The time for which an idle connection is kept. It is shorter than the idle timeout of most servers.
 const IDLE: Duration = Duration::from_secs(50);
 /// The interval of removing closed connections.
 const SWEEP: Duration = Duration::from_secs(5);

@@ -40,7 +40,8 @@ pub(super) fn call_error(error: &Error) -> CallError {
             (CallErrorKind::ConnectionLost, "connection lost".to_owned())
         }
         Error::Driver(error @ (DriverError::Params(_) | DriverError::MixedParams)) => {
-            let words = format!("the values do not match the ? of the statement: {error}");
+            let words =
+                format!("the values do not match the `?` placeholders of the statement: {error}");
             (CallErrorKind::Invalid, words)
         }
         Error::Driver(DriverError::PacketTooLarge) => {
@@ -54,7 +55,7 @@ pub(super) fn call_error(error: &Error) -> CallError {
     CallError::new(kind, format!("mysql: {words}"))
 }
 
-/// Converts an error of connecting.
+/// Converts an error that occurred while connecting.
 pub(super) fn not_connected(error: &Error) -> CallError {
     match error {
         Error::Io(IoError::Io(error)) => {

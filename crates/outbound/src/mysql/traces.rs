@@ -41,7 +41,7 @@ pub(super) fn changes_session_state(sql: &str) -> bool {
             // `@@name` reads a setting; `@name` is a variable.
             SqlToken::Symbol(b'@') => !tokens.take_symbol(b'@'),
             SqlToken::Symbol(_) => false,
-            // The next number of a sequence is stored in the session.
+            // A statement that takes the next number of a sequence leaves a trace: the session stores that number.
             SqlToken::Word(word)
                 if has(SUSPECT, word) || is_pair(before, word, ["next", "value"]) =>
             {
@@ -181,7 +181,7 @@ mod tests {
             "select next value for s",
             "select nextval(s)",
             "insert into t values (next\nvalue for s)",
-            // Comments that are executed, or end elsewhere than they appear to.
+            // SQL comments that are executed, or that end elsewhere than they appear to.
             "select /*! get_lock('a', 1), */ 1",
             "select /*!50000 1 */",
             "select /*M! 1 */",

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The longest description in characters.
+/// Maximum length of a description in characters.
 const TEXT_MAX: usize = 60;
 
-/// The most descriptions in an error.
+/// Maximum number of descriptions in an error.
 const NAMED_MAX: usize = 5;
 
 /// Descriptions of the current uses of a pool, for error texts.
@@ -54,7 +54,7 @@ impl ActiveUses {
         let state = self.0.lock();
         let mut uses: Vec<&Use> = state.uses.values().collect();
         uses.sort_by_key(|one| one.since);
-        // Equal descriptions are grouped with their number, ordered by the longest use.
+        // Groups equal descriptions and counts them. The groups are ordered by their longest use.
         let mut groups: Vec<(&Use, usize)> = Vec::new();
         for one in uses {
             match groups.iter_mut().find(|(known, _)| known.text == one.text) {

@@ -1,7 +1,8 @@
-//! The connection that ordinary commands share. It is established on demand, and again after a loss.
+//! The connection that ordinary commands share. It is established on demand, and again after a
+//! loss.
 //!
-//! While the server is unreachable, the delay between attempts to connect grows, and commands in between fail at once instead
-//! of being queued.
+//! While the server is unreachable, the delay between attempts to connect grows, and commands
+//! between two attempts fail at once instead of being queued.
 
 use std::fmt;
 use std::sync::Arc;
@@ -134,7 +135,7 @@ enum State {
     },
 }
 
-/// The connection as used by a command.
+/// A command's reference to the shared connection.
 #[derive(Clone)]
 pub(super) struct ConnectionRef {
     pub(super) connection: MultiplexedConnection,

@@ -25,7 +25,7 @@ const QUEUE_BYTES_MAX: usize = 32 << 20;
 /// A subscription, held by a lease.
 pub(super) struct RedisSubscription {
     queue: Arc<MessageQueue>,
-    /// Held by a `receive` that waits, so that concurrent calls get messages in the order in which they were made.
+    /// Held by a waiting `receive`, so that concurrent calls get messages in the order of the calls.
     turn: tokio::sync::Mutex<()>,
     /// The task that keeps the subscription connected, even while the script does not call `receive`.
     keeper: JoinHandle<()>,
@@ -49,7 +49,7 @@ struct SubscriptionConnection {
     _connected: ConnectionGuard,
 }
 
-/// Received messages that the handler has not taken yet.
+/// Received messages that no call of `receive` has returned yet.
 struct MessageQueue {
     most: usize,
     come: Mutex<MessageBacklog>,
@@ -153,7 +153,10 @@ impl SubscriptionSource {
     async fn feed(&self, queue: &Arc<MessageQueue>) -> Result<SubscriptionConnection, CallError> {
         let feed = timeout(self.connect_timeout, self.subscribe(queue)).await;
         feed.unwrap_or_else(|_| {
-            let words = format!("redis: not subscribed within {:?}", self.connect_timeout);
+            let words = format!(
+                "redis: the subscription was not confirmed within {:?}",
+                self.connect_timeout
+            );
             Err(CallError::new(CallErrorKind::Unreachable, words))
         })
     }

@@ -1,4 +1,4 @@
-//! Sentinels that promote a replica.
+//! Tests with Sentinels that promote a replica.
 
 use std::sync::Arc;
 use std::time::Duration;

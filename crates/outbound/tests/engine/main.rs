@@ -38,7 +38,7 @@ use veche_outbound::engine::{EnginePort, EngineSettings, RemoteStore};
 /// The engine of one test, with its server. Each test runs on its own thread.
 struct World {
     port: EnginePort<Order, Event>,
-    /// The node's port for messages to other nodes, which also renews its lease.
+    /// The node's port for messages to other nodes. The port also renews the node's lease.
     peers: EnginePort<peer::Order, peer::Event>,
     store: RemoteStore,
     server: Arc<Server>,

@@ -1,4 +1,4 @@
-//! A relay between a node and its server that can stall the traffic.
+//! A relay that can stall the traffic between a node and its server.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Tests with TLS and certificates that the tests create.
+//! Tests HTTPS calls, with certificates that the tests create.
 
 use std::io::Write as _;
 use std::net::TcpStream;

@@ -122,7 +122,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Handles one byte other than payload.
+    /// Handles one byte of the body's framing.
     fn step(&mut self, byte: u8) -> Result<(), HttpError> {
         self.state = match (self.state, byte) {
             (State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {

@@ -10,7 +10,7 @@ pub enum Framing {
     None,
     /// A length in bytes, at least 1.
     Sized(u64),
-    /// Chunks, ended by an empty one and trailers.
+    /// Chunks, ended by an empty chunk and trailers.
     Chunked,
 }
 
@@ -36,7 +36,7 @@ impl FramingFields {
     /// value, since an intermediary may have used the other one.
     pub(super) fn content_length(&mut self, value: &[u8]) -> Result<(), HttpError> {
         if self.length.is_some() {
-            return Err(HttpError::bad("more than one Content-Length"));
+            return Err(HttpError::bad("there is more than one Content-Length"));
         }
         if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
             return Err(HttpError::bad("Content-Length is not a number"));
@@ -52,7 +52,7 @@ impl FramingFields {
     /// Handles a Transfer-Encoding line; several lines form one list.
     pub(super) fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), HttpError> {
         let value = str::from_utf8(value)
-            .map_err(|_| HttpError::bad("Transfer-Encoding is not a list of tokens"))?;
+            .map_err(|_| HttpError::bad("the header Transfer-Encoding is not a list of tokens"))?;
         for member in value.split(',') {
             let is_chunked = trim_ows(member).eq_ignore_ascii_case("chunked");
             self.coding = Some(match (self.coding, is_chunked) {
@@ -60,7 +60,7 @@ impl FramingFields {
                 (None | Some(Coding::Unknown), false) => Coding::Unknown,
                 (Some(Coding::Unknown), true) => Coding::UnknownThenChunked,
                 (Some(Coding::Chunked | Coding::UnknownThenChunked), _) => {
-                    return Err(HttpError::bad("a transfer coding after chunked"));
+                    return Err(HttpError::bad("another transfer coding follows chunked"));
                 }
             });
         }
@@ -96,7 +96,9 @@ impl FramingFields {
             )),
             (None, Some(length)) => Ok(Framing::Sized(length)),
             // RFC 9112 section 6.1: both headers, or a coding in HTTP/1.0, indicate an attack.
-            (Some(_), Some(_)) => Err(HttpError::bad("both Transfer-Encoding and Content-Length")),
+            (Some(_), Some(_)) => Err(HttpError::bad(
+                "Transfer-Encoding and Content-Length are both present",
+            )),
             (Some(_), None) if version == HttpVersion::Http10 => {
                 Err(HttpError::bad("Transfer-Encoding in HTTP/1.0"))
             }
@@ -107,7 +109,7 @@ impl FramingFields {
             }
             (Some(Coding::UnknownThenChunked), None) => Err(HttpError::new(
                 Status::NOT_IMPLEMENTED,
-                "a transfer coding other than chunked",
+                "a transfer coding other than chunked is not supported",
             )),
         }
     }

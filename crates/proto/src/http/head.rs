@@ -77,7 +77,7 @@ impl<'b> Head<'b> {
             .filter_map(|value| simdutf8::basic::from_utf8(value).ok())
     }
 
-    /// Returns whether a header that is a list of tokens (`Connection`, `Upgrade`) contains this one, ignoring case.
+    /// Returns whether a header that is a list of tokens (`Connection`, `Upgrade`) contains `token`, ignoring case.
     #[must_use]
     pub fn header_has_token(&self, name: &str, token: &str) -> bool {
         self.header_all(name)

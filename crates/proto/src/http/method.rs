@@ -3,23 +3,23 @@
 /// A request method. Methods are case-sensitive: `get` is `Other("get")`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method<'b> {
-    /// Transfer a representation of the target.
+    /// Transfers a representation of the target.
     Get,
     /// Like GET, without the body.
     Head,
-    /// Process the request's body.
+    /// Processes the request's body.
     Post,
-    /// Replace the target by the body.
+    /// Replaces the target by the body.
     Put,
-    /// Remove the target resource.
+    /// Removes the target resource.
     Delete,
-    /// Establish a tunnel. [`parse_head`](super::parse_head) refuses it with 501.
+    /// Establishes a tunnel. [`parse_head`](super::parse_head) refuses it with 501.
     Connect,
-    /// Describe what may be done with the target.
+    /// Describes what may be done with the target.
     Options,
-    /// Loop the request back.
+    /// Loops the request back.
     Trace,
-    /// Change the target in part.
+    /// Changes the target in part.
     Patch,
     /// A method with another token.
     Other(&'b str),

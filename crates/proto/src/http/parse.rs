@@ -54,7 +54,7 @@ pub fn parse_head<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Result<Head<'b>, 
     }
     match parse_front(bytes, limits)? {
         Some((head, end)) if end == bytes.len() => Ok(head),
-        _ => Err(HttpError::bad("bytes after the end of the head")),
+        _ => Err(HttpError::bad("unexpected bytes after the end of the head")),
     }
 }
 
@@ -132,9 +132,9 @@ fn parse_front<'b>(
     if fields.host.is_none() && version == HttpVersion::Http11 {
         // RFC 9112 section 3.2: Host is required even if the target contains the host.
         return Err(HttpError::bad(if has_authority {
-            "Host is missing in a request with a full URL"
+            "the header Host is missing in a request with a full URL"
         } else {
-            "Host is missing"
+            "the header Host is missing"
         }));
     }
     let framing = fields.framing.finish(&method, version, limits)?;
@@ -198,9 +198,10 @@ impl<'b> Fields<'b> {
 
     fn host(&mut self, value: &'b [u8]) -> Result<(), HttpError> {
         if self.host.is_some() {
-            return Err(HttpError::bad("more than one Host"));
+            return Err(HttpError::bad("there is more than one Host"));
         }
-        let host = str::from_utf8(value).map_err(|_| HttpError::bad("Host is not a valid name"))?;
+        let host = str::from_utf8(value)
+            .map_err(|_| HttpError::bad("the header Host is not a valid name"))?;
         check_host(host)?;
         self.host = Some(host);
         Ok(())
@@ -212,7 +213,7 @@ impl<'b> Fields<'b> {
             return Ok(());
         }
         let value = str::from_utf8(value)
-            .map_err(|_| HttpError::bad("Connection is not a list of tokens"))?;
+            .map_err(|_| HttpError::bad("the header Connection is not a list of tokens"))?;
         for member in list_members(value) {
             self.close |= member.eq_ignore_ascii_case("close");
             self.keep_alive |= member.eq_ignore_ascii_case("keep-alive");
@@ -228,13 +229,14 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// Refuses a bare LF in the leading empty lines, the request line and the end of the head: `httparse` accepts it as a
-/// line end but other parsers may not, which could hide a request (RFC 9112 section 2.2 permits either).
+/// Refuses a bare LF in the leading empty lines, the request line and the end of the head. `httparse` accepts a bare LF
+/// as a line end, but other parsers may not, so a bare LF could hide a request from them (RFC 9112 section 2.2 permits
+/// either).
 fn check_line_ends(bytes: &[u8], method_at: usize, target_end: usize) -> Result<(), HttpError> {
     const VERSION_BYTES: usize = " HTTP/1.1".len();
     let leading = &bytes[..method_at];
     if method_at > 2 * LEADING_LINES_MAX as usize || leading.chunks(2).any(|line| line != b"\r\n") {
-        return Err(HttpError::bad("empty lines instead of a request"));
+        return Err(HttpError::bad("empty lines arrived instead of a request"));
     }
     if bytes.get(target_end + VERSION_BYTES) != Some(&b'\r') || !bytes.ends_with(b"\r\n\r\n") {
         return Err(BARE_LF);

@@ -205,7 +205,7 @@ pub enum InvalidHeader {
     /// The value contains a line break or another control character, which could start another header or response.
     #[error("a header value must not contain line breaks or control characters")]
     Value,
-    /// The server sets this header itself, such as `Content-Length` or `Date`.
+    /// The name is that of a header that the server sets itself, for example `Content-Length`.
     #[error("this header is set by the server itself")]
     Reserved,
 }

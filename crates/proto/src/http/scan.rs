@@ -59,7 +59,7 @@ impl HeadScan {
             } else {
                 self.leading_lines += 1;
                 if self.leading_lines > LEADING_LINES_MAX {
-                    return Err(HttpError::bad("empty lines instead of a request"));
+                    return Err(HttpError::bad("empty lines arrived instead of a request"));
                 }
             }
         }
@@ -101,7 +101,7 @@ impl HeadScan {
     }
 }
 
-/// Checks the incomplete request line as far as received, so that splits do not affect the result.
+/// Checks the part of the request line that has arrived, so that the result does not depend on how the input was split.
 fn check_request_start(line: &[u8], limits: &HeadLimits) -> Result<(), HttpError> {
     if !line.first().copied().is_some_and(is_token_byte) {
         return Err(HttpError::bad("not an HTTP request"));

@@ -10,7 +10,8 @@ macro_rules! statuses {
         impl Status {
             $(pub const $name: Self = Self($code);)*
 
-            /// Returns the reason phrase; empty for a code without a registered one, which RFC 9112 section 4 permits.
+            /// Returns the reason phrase. It is empty for a code that has no registered phrase, as RFC 9112 section 4
+            /// permits.
             #[must_use]
             pub const fn phrase(self) -> &'static str {
                 match self.0 {

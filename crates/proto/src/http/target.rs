@@ -100,7 +100,7 @@ pub(super) fn check_host(host: &str) -> Result<(), HttpError> {
     }
 }
 
-const BAD_HOST: HttpError = HttpError::bad("Host is not a valid name");
+const BAD_HOST: HttpError = HttpError::bad("the header Host is not a valid name");
 
 /// Characters of `reg-name` (RFC 3986 section 3.2.2).
 static HOST: [bool; 256] = {

@@ -42,7 +42,7 @@ pub enum ProxyHeaderError {
 /// received since: a header has at most [`V2_BYTES_MAX`] bytes.
 ///
 /// # Errors
-/// `input` does not begin with a header, or with a malformed or overlong one.
+/// `input` does not begin with a header, or its header is malformed or too long.
 pub fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     match input.first() {
         None => Ok(None),

@@ -79,7 +79,7 @@ impl Codecs {
         Self::default()
     }
 
-    /// Creates codecs whose connections' contexts count against `budget`, which may be shared.
+    /// Creates codecs. The compression contexts of their connections count against `budget`, which may be shared.
     #[must_use]
     pub fn with_budget(budget: Arc<DeflateBudget>) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Codecs {
         }
     }
 
-    /// Returns the budget of the contexts.
+    /// Returns the memory budget of the compression contexts.
     #[must_use]
     pub fn budget(&self) -> &Arc<DeflateBudget> {
         &self.budget
@@ -265,7 +265,7 @@ fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
     out.truncate(out.len() - TAIL.len());
 }
 
-/// Clears a scratch buffer, and frees its memory if a large message has left much.
+/// Clears a scratch buffer, and frees its memory if a large message has enlarged it.
 fn renew(scratch: &mut Vec<u8>) {
     scratch.clear();
     if scratch.capacity() > SCRATCH_BYTES_MAX {

@@ -26,7 +26,7 @@ pub enum FrameEvent<'a> {
     Ping(&'a [u8]),
     /// A pong: the answer to a ping, or unsolicited.
     Pong(&'a [u8]),
-    /// The peer closes. Later input is consumed and dropped.
+    /// The peer sent a Close frame. Later input is consumed and dropped.
     Close {
         /// The close code, which [may be sent](veche_types::codes::is_sendable); `None` if the frame has none.
         code: Option<u16>,
@@ -206,7 +206,7 @@ impl Decoder {
         self.resume(input, codecs, limits)
     }
 
-    /// Handles everything except a complete message in a complete frame.
+    /// Handles all input except a complete message in a single complete frame.
     fn resume(
         &mut self,
         input: &mut [u8],

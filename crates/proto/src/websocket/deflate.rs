@@ -1,7 +1,7 @@
-//! permessage-deflate (RFC 7692): its parameters and their negotiation, in both roles.
+//! permessage-deflate (RFC 7692): its parameters and their negotiation, as client and as server.
 //!
-//! Handles header values only. [`Codecs`](super::Codecs) contains the codecs, and [`context`](super::context) the kept
-//! contexts.
+//! Handles header values only. [`Codecs`](super::Codecs) contains the codecs, and [`context`](super::context) the
+//! compression contexts that connections keep between messages.
 
 use super::Role;
 use super::extensions::{self, Extension};
@@ -14,22 +14,22 @@ pub const WINDOW_BITS_MIN: u8 = 8;
 pub const WINDOW_BITS_MAX: u8 = 15;
 /// Smallest window that the library supports, in bits.
 pub(super) const LIBRARY_WINDOW_BITS_MIN: u8 = 9;
-/// Largest window kept for sending, regardless of the agreement: a sender may refer back less far than permitted. With
-/// 15 bits messages of 70 to 750 bytes are a tenth smaller, for eight times the memory and up to 20 us per message to
-/// search the window.
+/// Largest window kept for sending, in bits, even if both ends have agreed on a larger one: a sender may refer back
+/// less far than permitted. With 15 bits, messages of 70 to 750 bytes would be a tenth smaller, but a window would take
+/// eight times the memory, and the search in it up to 20 us per message.
 pub const KEPT_WINDOW_BITS_MAX: u8 = 12;
 
 const SERVER_NO_CONTEXT: u8 = 1;
 const CLIENT_NO_CONTEXT: u8 = 2;
-/// The offer limits the server's window, so the response must limit it too, even if to 15 bits (RFC 7692 section
-/// 7.1.2.1).
+/// The flag for an offer that limits the server's window. The response must then limit it too, even if to 15 bits
+/// (RFC 7692 section 7.1.2.1).
 const SERVER_WINDOW_ASKED: u8 = 4;
 
 /// The parameters that this end accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeflatePolicy {
-    /// Whether contexts are kept between messages, in either direction: small messages compress
-    /// better, at the cost of both windows. If false, `server_no_context_takeover` and
+    /// Whether contexts are kept between messages, in either direction. Small messages then compress
+    /// better, but both windows take memory. If false, `server_no_context_takeover` and
     /// `client_no_context_takeover` are required; a server may require them even if the client did
     /// not offer them (RFC 7692 section 7.1.1.2).
     pub takeover: bool,
@@ -59,7 +59,7 @@ pub struct DeflateParams {
     client_window_bits: u8,
 }
 
-// The size matters because each connection with compression has two of these.
+// The size matters because each connection with compression has two of these values.
 const _: () = assert!(size_of::<Option<DeflateParams>>() <= 4);
 
 impl DeflateParams {
@@ -91,7 +91,7 @@ impl DeflateParams {
     /// same bytes. `None` if each connection has its own context.
     #[must_use]
     pub fn sharing_key(self, sender: Role) -> Option<u8> {
-        // What the library compresses with a 9-bit window also fits an 8-bit window, so connections with either window
+        // The library's output for a 9-bit window is also valid for an 8-bit window, so connections with either window
         // share a key.
         (!self.keeps_context(sender))
             .then(|| self.window_bits_of(sender).max(LIBRARY_WINDOW_BITS_MIN))
@@ -271,7 +271,8 @@ pub fn read_response<'h>(
     }))
 }
 
-/// The parameters of one offer or response. The outer `Option` is presence, the inner the value.
+/// The parameters of one offer or response. The outer `Option` says whether a parameter is present, and the inner one
+/// is its value, if it has one.
 #[derive(Default)]
 struct OfferedParams {
     server_no_context_takeover: bool,

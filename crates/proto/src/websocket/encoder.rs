@@ -8,11 +8,11 @@ use super::deflate::DeflateParams;
 use super::frame::{Opcode, clear_fin, write_header};
 use super::{Codecs, MessageKind, Role, close, mask as masking};
 
-/// Shorter messages without context are sent uncompressed: compression rarely saves as many bytes
-/// as a frame header has.
+/// If no context is kept, messages with fewer bytes are sent uncompressed, because compression
+/// rarely saves as many bytes as a frame header has.
 const COMPRESS_BYTES_MIN: usize = 32;
-/// Shorter messages are sent uncompressed even with a context: a match, the end of its block and the flush take four
-/// bytes.
+/// Messages with fewer bytes are sent uncompressed even if a context is kept, because a match, the end of its block and
+/// the flush take four bytes.
 const COMPRESS_KEPT_BYTES_MIN: usize = 5;
 
 /// Appends a complete uncompressed message. Clients pass a `mask` that is fresh and unpredictable
@@ -34,8 +34,8 @@ pub fn encode_control(out: &mut Vec<u8>, opcode: Opcode, data: &[u8], mask: Opti
     );
 }
 
-/// Appends a close frame. A missing code, or one that [may not be sent](is_sendable), omits the reason too; a reason
-/// over 123 bytes is cut between characters.
+/// Appends a close frame. Without a code, or with one that [may not be sent](is_sendable), the frame has neither code
+/// nor reason. A reason over 123 bytes is cut between characters.
 pub fn encode_close(out: &mut Vec<u8>, code: Option<u16>, reason: &str, mask: Option<[u8; 4]>) {
     let mut payload = [0; super::frame::CONTROL_BYTES_MAX];
     let length = match code.filter(|&code| is_sendable(code)) {
@@ -129,7 +129,7 @@ impl Encoder {
         false
     }
 
-    /// Appends a part of a message as a frame. Only control frames may follow until the last part.
+    /// Appends a part of a message as a frame. Until the last part, only control frames may be appended between the parts.
     ///
     /// If compression was negotiated, each part is compressed without references to the parts before it, and the frames
     /// form one compressed message.
@@ -173,8 +173,8 @@ impl Encoder {
         }
     }
 
-    /// Drops the context if no message was compressed since the last call; to be called at intervals. The next message
-    /// is then compressed like the first.
+    /// Drops the compression context if no message was compressed since the last call. The next message is then
+    /// compressed like the first one. Has to be called at intervals.
     pub fn release_idle_context(&mut self) {
         if self
             .context

@@ -47,10 +47,10 @@ pub enum ProtocolError {
     /// A compressed message with too many final DEFLATE blocks.
     #[error("too many final blocks in a message")]
     TooManyFinalBlocks,
-    /// A message above the limit on its length.
+    /// A message that is longer than permitted.
     #[error("message too big")]
     MessageTooBig,
-    /// A message with more frames than its limit permits.
+    /// A message with more frames than permitted.
     #[error("too many fragments")]
     TooManyFragments,
     /// A message that inflates by more than the permitted ratio.

@@ -26,7 +26,7 @@ pub(super) fn parse(value: &str) -> impl Iterator<Item = Extension<'_>> {
 }
 
 impl<'h> Extension<'h> {
-    /// Returns names and unquoted values in order. Escapes in values are kept; no supported
+    /// Returns names and unquoted values in order. Escapes in values are kept, since no supported
     /// parameter accepts them.
     pub(super) fn parameters(self) -> impl Iterator<Item = (&'h str, Option<&'h str>)> {
         self.parameters

@@ -17,11 +17,11 @@ const MASKED: u8 = 0x80;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
-    /// A further part of a message.
+    /// A further frame of a message.
     Continuation = 0,
-    /// The first part of a text message.
+    /// The first frame of a text message.
     Text = 1,
-    /// The first part of a binary message.
+    /// The first frame of a binary message.
     Binary = 2,
     /// A close frame, the last frame that an end sends.
     Close = 8,
@@ -72,8 +72,8 @@ impl From<MessageKind> for Opcode {
 pub(super) struct Header {
     pub(super) opcode: Opcode,
     pub(super) fin: bool,
-    /// Whether RSV1 is set on the first frame of a message, which marks it as compressed (RFC 7692
-    /// section 6).
+    /// Whether RSV1 is set. On the first frame of a message this marks the message as compressed (RFC
+    /// 7692 section 6).
     pub(super) compressed: bool,
     /// The masking key; zero for an unmasked frame, because masking with zero has no effect.
     pub(super) mask: [u8; 4],

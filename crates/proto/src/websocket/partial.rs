@@ -38,7 +38,7 @@ struct Message {
 struct Frame {
     opcode: Opcode,
     fin: bool,
-    /// Rotated so that its first byte applies to the next payload byte.
+    /// The masking key, rotated so that its first byte applies to the next payload byte.
     mask: [u8; 4],
     remaining: u64,
 }

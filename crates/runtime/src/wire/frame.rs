@@ -45,18 +45,18 @@ pub enum FrameError {
     /// The length of the head is 0.
     #[error("a frame must have a head")]
     NoHead,
-    /// The head exceeds the limit: the two sides have different limits, or the stream is corrupted.
-    #[error("a head of {bytes} bytes: at most {max} are allowed")]
+    /// The head exceeds the limit, because the two sides have different limits or the stream is corrupted.
+    #[error("the head of the frame has {bytes} bytes, but at most {max} are allowed")]
     HeadTooLong {
-        /// The length in bytes that the frame states.
+        /// The length of the head in bytes, as stated by the frame.
         bytes: u32,
-        /// The maximum length in bytes.
+        /// The maximum length of a head in bytes.
         max: usize,
     },
     /// The payload exceeds the limit.
-    #[error("a payload of {bytes} bytes: at most {max} are allowed")]
+    #[error("the payload of the frame has {bytes} bytes, but at most {max} are allowed")]
     PayloadTooLong {
-        /// The length in bytes that the frame states.
+        /// The length of the payload in bytes, as stated by the frame.
         bytes: u32,
         /// The maximum length of a payload in bytes.
         max: usize,

@@ -161,7 +161,7 @@ pub enum WorkerEffect<'a> {
 /// A call that a handler makes, such as a search for connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerCall<'a> {
-    /// The id that the result refers to.
+    /// The id of the call, which the frame with its result repeats.
     pub id: u64,
     /// The event whose handler makes the call.
     pub event: Option<u64>,
@@ -247,7 +247,7 @@ pub enum ErrorScope {
     Worker,
     /// The handler of the event with this id fails, and the frame has no effect.
     Event(u64),
-    /// The frame belongs to no handler. It has no effect, and nothing else fails.
+    /// The frame belongs to no handler, so it is ignored and no handler fails.
     Frame,
     /// The call with this id fails, and the handler that made it continues.
     Call(u64),
@@ -285,7 +285,7 @@ impl<'a> FromWorker<'a> {
                         Some(name) => Some((id, name)),
                         None => {
                             return Err(ErrorScope::Worker.with(format!(
-                                "the process has not been sent an event {id}, or has answered it"
+                                "event {id} was not sent to the process, or the process has already answered it"
                             )));
                         }
                     },
@@ -310,7 +310,7 @@ impl<'a> FromWorker<'a> {
                     match head.event {
                         Some(id) => match event(id) {
                             None => return Err(scope.with(format!(
-                                "the process has not been sent an event {id}, or has answered it"
+                                "event {id} was not sent to the process, or the process has already answered it"
                             ))),
                             name => name,
                         },

@@ -25,7 +25,7 @@ pub enum FrameKind {
     Effects,
     /// The end of a handler, with its last effects.
     Answer,
-    /// A call of a handler.
+    /// A call that a handler makes.
     Call,
     /// The result of a call.
     Result,
@@ -83,7 +83,7 @@ pub enum EventName {
 }
 
 impl EventName {
-    /// Returns the event's name in frames.
+    /// Returns the name by which frames refer to the event.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -372,7 +372,7 @@ pub struct EffectHead<'a> {
     /// The name of the effect.
     #[serde(borrow)]
     pub effect: Cow<'a, str>,
-    /// The id of the connection, if it is not the event's own.
+    /// The id of the connection that the effect applies to; `None` for the connection of the event.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Cow<'a, str>>,
     /// The user to push to.
@@ -543,7 +543,7 @@ pub struct CallHead<'a> {
     /// The method of the server API.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Cow<'a, str>>,
-    /// The id of the connection, if it is not the event's own.
+    /// The id of the connection that the call applies to; `None` for the connection of the event.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Cow<'a, str>>,
     /// The user to search for.

@@ -20,8 +20,9 @@ const TIMEOUT_S: f64 = 30.0;
 const TIMEOUT_MAX_S: f64 = 86_400.0;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum numbers of redirects that an HTTP request follows and of connections to one host.
+/// The maximum number of redirects that an HTTP request follows.
 const REDIRECTS_MAX: u32 = 10;
+/// The maximum number of connections to one host.
 const CONNECTIONS_MAX: u32 = 64;
 
 /// A call to an external server.
@@ -31,7 +32,7 @@ pub enum Outside<'a> {
     Http(Box<HttpRequest>),
     /// A statement for a MySQL or MariaDB server.
     Mysql {
-        /// The name of the pool.
+        /// The name of the `[[database]]` whose connections are used.
         database: Cow<'a, str>,
         /// The statement, with a `?` for each value.
         sql: Cow<'a, str>,
@@ -42,7 +43,7 @@ pub enum Outside<'a> {
     },
     /// A command for a Redis server.
     Redis {
-        /// The name of the pool.
+        /// The name of the `[[database]]` whose connections are used.
         database: Cow<'a, str>,
         /// The name of the command in capitals, and its arguments.
         command: RedisCommand,
@@ -203,7 +204,7 @@ fn part<'a>(head: &CallHead<'a>, parts: &PayloadParts<'a>) -> Result<&'a [u8], S
     head.data.map_or(Ok(&[][..]), |number| parts.get(number))
 }
 
-/// Fills in the result of a call to an external server, and returns the payload.
+/// Fills `head` with the result of a call to an external server, and returns the payload.
 pub(super) fn result<'a>(head: &mut ResultHead<'a>, reply: &'a CallReply) -> Cow<'a, [u8]> {
     match reply {
         CallReply::Http(reply) => of_http(head, reply),

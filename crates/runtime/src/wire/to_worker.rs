@@ -243,7 +243,7 @@ impl From<AttributeValue> for Attribute {
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 impl<'a> ResultHead<'a> {
-    /// Returns the result of a call without a value.
+    /// Creates the result of a successful call that returns no value.
     #[must_use]
     pub fn new(id: u64) -> Self {
         Self {

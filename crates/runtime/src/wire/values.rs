@@ -16,11 +16,11 @@ mod tag {
     pub(super) const LIST: u8 = 5;
     /// The tag of a map. It is followed by the number of pairs in 4 bytes, then the key and value of each.
     pub(super) const MAP: u8 = 6;
-    /// The tag of an error: the result of one of several commands. It is encoded like [`BYTES`].
+    /// The tag of an error, which may be the result of one of several commands. It is encoded like [`BYTES`].
     pub(super) const ERROR: u8 = 7;
 }
 
-/// Appends a value of a row.
+/// Appends the encoding of a value of a row.
 pub(super) fn put(into: &mut Vec<u8>, value: &MysqlValue) {
     match value {
         MysqlValue::Null => into.push(tag::NULL),
@@ -30,7 +30,7 @@ pub(super) fn put(into: &mut Vec<u8>, value: &MysqlValue) {
     }
 }
 
-/// Appends a value of Redis.
+/// Appends the encoding of a value of Redis.
 pub(super) fn put_redis(into: &mut Vec<u8>, value: &RedisValue) {
     match value {
         RedisValue::Nil => into.push(tag::NULL),
@@ -91,7 +91,7 @@ pub(super) fn read(mut bytes: &[u8]) -> Result<Vec<MysqlValue>, String> {
                 let (bytes, rest) = rest.split_at_checked(length).ok_or("a truncated value")?;
                 (MysqlValue::Bytes(bytes.to_vec()), rest)
             }
-            other => return Err(format!("a value of unknown type {other}")),
+            other => return Err(format!("a value has the unknown type {other}")),
         };
         values.push(value);
         bytes = rest;

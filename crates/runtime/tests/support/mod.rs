@@ -31,7 +31,7 @@ impl Vector {
         }
     }
 
-    /// The bytes on the stream.
+    /// Returns the bytes of the frame as they are sent.
     pub(crate) fn wire(&self) -> Vec<u8> {
         hex(self.text("wire").expect("a vector has its bytes"))
     }
@@ -48,7 +48,7 @@ impl Vector {
         }
     }
 
-    /// Returns the event that the worker is processing, whose id the frame names.
+    /// Returns the event that the worker is processing; `None` if the frame does not name its `id`.
     pub(crate) fn in_hand(&self, id: u64) -> Option<EventName> {
         let named = self.head()?;
         let is_it = ["id", "event"]

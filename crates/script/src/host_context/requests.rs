@@ -131,8 +131,8 @@ impl OpenRequests {
         Some(ended)
     }
 
-    /// Completes the requests of a closed connection and frees their bodies. Returns their numbers and whether the
-    /// response had started.
+    /// Completes the requests of a closed connection and frees their bodies. Returns for each request its number and
+    /// whether its response had started.
     pub(crate) fn end_all_of(&mut self, id: ConnectionId) -> Vec<(u64, bool)> {
         let mut ended = Vec::new();
         for (place, slot) in self.slots.iter_mut().enumerate() {

@@ -108,7 +108,7 @@ fn publication(lua: &Lua, arguments: &Arguments, field: &str) -> mlua::Result<Ta
         return Err(arguments.expected(3, "a table of options"));
     };
     if arguments.count() > 3 {
-        return Err(arguments.bad(4, "no more arguments expected"));
+        return Err(arguments.bad(4, "no further argument expected"));
     }
     let mut kind = None;
     for pair in options.pairs::<Value, Value>() {

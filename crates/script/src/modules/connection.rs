@@ -170,7 +170,7 @@ fn since(value: &Value) -> mlua::Result<Since> {
             let epoch = match place.raw_get("epoch")? {
                 Value::Nil => None,
                 Value::String(epoch) => {
-                    // An epoch in a foreign format never matches a channel's.
+                    // An epoch in another format matches no channel's epoch.
                     let epoch = epoch.to_string_lossy().parse();
                     Some(epoch.unwrap_or(Epoch::UNKNOWN))
                 }

@@ -142,12 +142,12 @@ impl Attributes {
     }
 }
 
-/// `cookie-octet` of RFC 6265, section 4.1.1.
+/// Returns whether a byte is a `cookie-octet` (RFC 6265, section 4.1.1).
 fn is_octet(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"\",;\\".contains(&byte)
 }
 
-/// `av-octet` characters of RFC 6265, section 4.1.1.
+/// Returns whether a text consists of `av-octet` characters (RFC 6265, section 4.1.1).
 fn is_attribute(text: &str) -> bool {
     text.bytes()
         .all(|byte| (byte.is_ascii_graphic() || byte == b' ') && byte != b';')

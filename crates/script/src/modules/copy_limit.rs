@@ -30,7 +30,8 @@ impl CopyLimit {
 
     /// Counts bytes before they are copied; returns `false` if they exceed the limit.
     ///
-    /// # Errors The run of the script has to end.
+    /// # Errors
+    /// The run of the script has to end.
     pub(super) fn take(&self, bytes: usize) -> mlua::Result<bool> {
         go_on()?;
         let left = self.left.get().checked_sub(bytes);

@@ -10,10 +10,10 @@ use crate::host_context::{HostContext, WakeReason};
 use veche_runtime::call_errors::{FULL, tagged};
 use veche_runtime::{Effect, Level, Token};
 
-/// The longest sleep, in seconds: a year.
+/// Maximum length of a sleep in seconds: a year.
 const SLEEP_MAX_S: f64 = 31_536_000.0;
 
-/// The longest log line in bytes.
+/// Maximum length of a log line in bytes.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
 pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
@@ -49,7 +49,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
             };
             if !(0.0..=SLEEP_MAX_S).contains(&seconds) {
                 return Err(fault(
-                    "bad argument #1 to 'sleep': seconds from 0 to 31536000 expected",
+                    "bad argument #1 to 'sleep': a number of seconds from 0 to 31536000 expected",
                 ));
             }
             if seconds == 0.0 {
@@ -97,7 +97,7 @@ fn publish(
         move |lua, (to, data, kind, may_wait, more): PublishArguments| {
             if !more.is_empty() {
                 return Err(fault(format!(
-                    "bad argument #4 to '{what}': no more arguments expected"
+                    "bad argument #4 to '{what}': no further argument expected"
                 )));
             }
             let Value::String(to) = to else {
@@ -137,7 +137,7 @@ fn publish(
             };
             if kind == MessageKind::Text && !is_json && !is_utf8(data)? {
                 return Err(fault(format!(
-                    "bad argument #2 to '{what}': not UTF-8, so it can't be text; {what} it as \"binary\""
+                    "bad argument #2 to '{what}': it is not UTF-8, so it can't be text; {what} it as \"binary\""
                 )));
             }
             let channel = match what {
@@ -182,7 +182,7 @@ fn publish(
     )
 }
 
-/// The longest channel name in bytes.
+/// Maximum length of a channel name in bytes.
 const CHANNEL_BYTES_MAX: usize = 255;
 
 /// Validates a channel name. Personal channels are rejected, since they must not be addressed by a name that a client

@@ -50,7 +50,7 @@ pub(crate) fn without_own_place(message: &str) -> &str {
     behind.map_or(message, |(_, message)| message)
 }
 
-/// The longest position of an error (a file and a line) in bytes.
+/// Maximum length in bytes of the position of an error (a file and a line).
 pub(super) const PLACE_BYTES_MAX: usize = 4096;
 
 /// Removes the position from a message that begins with a position in Veche's own Lua files. The

@@ -1,4 +1,5 @@
-//! The objects that a VM has used so far, by number. Scripts hold the numbers in objects made by the files in `lua`.
+//! Lists of the objects that a VM has used so far, such as dictionaries and databases. Scripts refer to an object by
+//! its number in a list.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ pub(crate) struct GrowingList<T> {
 
 struct Inner<T> {
     list: Vec<Arc<T>>,
-    /// Numbers by address; listed objects do not move.
+    /// The number of each object, by its address. The address does not change, since the list never releases an object.
     numbers: HashMap<*const T, usize>,
 }
 
@@ -66,7 +67,8 @@ impl<T> GrowingList<T> {
 }
 
 impl<T: PartialEq> GrowingList<T> {
-    /// Returns the number of an equal object, or adds this one; `None` if there are `most` others.
+    /// Returns the number of the object in the list that equals `one`. If there is none, adds `one` and returns its
+    /// number; `None` if the list already has `most` objects.
     pub(super) fn keep_equal(&self, one: T, most: usize) -> Option<f64> {
         let list = &mut self.inner.borrow_mut().list;
         let known = list.iter().position(|known| **known == one);

@@ -1,4 +1,4 @@
-//! `app.centrifuge`: converts hook requests for handlers, and the results of handlers to responses.
+//! `app.centrifuge`: converts hook requests to Lua values, and the results of handlers to responses.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -115,7 +115,7 @@ pub(crate) fn client(lua: &Lua, asked: &AppHookRequest<'_>) -> mlua::Result<Tabl
 /// Returns the client's data as a value; nil if there is none.
 ///
 /// # Errors
-/// A message for the client: its data has no Lua value, or one that is too large.
+/// The client's data has no Lua value, or its Lua value would be too large. The error is a message for the client.
 pub(crate) fn data(lua: &Lua, data: Option<Data<'_>>) -> Result<Value, &'static str> {
     const NO_ROOM: &str = "not enough memory";
     match data {
@@ -140,8 +140,8 @@ pub(crate) fn data(lua: &Lua, data: Option<Data<'_>>) -> Result<Value, &'static 
     }
 }
 
-/// Limit of arrays and objects in a client's data: as Lua values they take thirty times the memory of their text, for
-/// as long as the handler is suspended.
+/// Maximum number of arrays and objects in a client's data. As Lua values they take thirty times the memory of their
+/// text, for as long as the handler is suspended.
 const CONTAINERS_MAX: usize = 4096;
 
 /// Returns the number of arrays and objects in a text that is JSON.

@@ -77,7 +77,8 @@ fn decoded(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(percent_encoding::percent_decode_str(&spaced).collect())
 }
 
-/// Returns the headers; values of a repeated name are joined with commas: RFC 9110, section 5.3.
+/// Returns the headers. The values of headers with the same name are joined with commas (RFC 9110, section
+/// 5.3).
 fn headers(lua: &Lua, request: &Request) -> mlua::Result<Value> {
     let table = lua.create_table()?;
     for (name, value) in request.headers() {
@@ -118,7 +119,8 @@ pub(super) fn add_cookies(table: &Table, line: &str) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Defines the functions. `has_files` is true if a folder for `veche.file` is configured.
+/// Defines the native functions for requests and responses. `has_files` is true if a folder for
+/// `veche.file` is configured.
 pub(super) fn install(
     lua: &Lua,
     context: &Rc<HostContext>,

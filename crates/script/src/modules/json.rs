@@ -1,8 +1,8 @@
 //! `veche.json`: encodes and decodes JSON.
 //!
-//! A table with the keys 1 to n is an array, any other an object; an empty one is an object unless it was made by
-//! `json.array`. JSON's `null` is `json.null`, since a table can't hold nil. Integers that Lua can't represent exactly
-//! are decoded as strings of their digits.
+//! A table with the keys 1 to n is an array, any other table an object. An empty table is an object unless it was made
+//! by `json.array`. JSON's `null` is `json.null`, since a table can't hold nil. Integers that Lua can't represent
+//! exactly are decoded as strings of their digits.
 
 mod reading;
 
@@ -23,8 +23,7 @@ const DEPTH_MAX: usize = 128;
 pub(super) const TEXT_BYTES_MAX: usize = 8 << 20;
 const TOO_LONG: &str = "json.encode: the text is longer than 8 MiB";
 
-/// The longest text to decode, in bytes; decoding a string can need the same amount again outside
-/// of Lua's memory.
+/// The longest text to decode, in bytes. Decoding a string can need as many bytes again outside of Lua's memory.
 const READ_BYTES_MAX: usize = 16 << 20;
 
 /// The number of keys of an object that are sorted in one part.
@@ -85,7 +84,7 @@ fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Res
         Value::Table(table) => {
             if depth == DEPTH_MAX {
                 return Err(fault(
-                    "json.encode: tables nested deeper than 128, or a table that contains itself",
+                    "json.encode: tables nested deeper than 128 levels, or a table that contains itself",
                 ));
             }
             write_table(lua, table, out, depth + 1)?;
@@ -349,7 +348,7 @@ fn number_to_lua(lua: &Lua, number: &serde_json::Number) -> mlua::Result<Value> 
     }
 }
 
-/// Converts an integer to a number, or beyond ±2^53, where Lua's numbers are not exact, to a string of digits.
+/// Converts an integer to a Lua number, which is exact up to ±2^53. An integer beyond that becomes a string of digits.
 /// Integers from tables and databases are converted in the same way.
 fn whole_to_lua<N: Into<i128>>(lua: &Lua, number: N) -> mlua::Result<Value> {
     let whole = number.into();

@@ -42,7 +42,7 @@ pub(super) fn install(
     native: &Table,
     configured: &Arc<Databases>,
 ) -> mlua::Result<()> {
-    let databases = GrowingList::new("mysql: no such database");
+    let databases = GrowingList::new("mysql: there is no database with that number");
     let table = lua.create_table()?;
     let (known, configured) = (databases.clone(), Arc::clone(configured));
     table.set(
@@ -100,7 +100,7 @@ fn ask(context: &HostContext, database: Arc<Database>, action: MysqlAction) -> m
     Ok(token.0 as f64)
 }
 
-/// Stores the database that the argument describes, and returns its number.
+/// Returns the number of the database that the argument describes. Adds the database to `databases` if it is new.
 fn connect(
     databases: &GrowingList<Database>,
     configured: &Databases,
@@ -144,7 +144,10 @@ fn statement(lua: &Lua, arguments: &Arguments) -> mlua::Result<(String, Vec<mysq
         sql.map_err(|_| arguments.bad(1, "a statement must be UTF-8; pass bytes as values"))?;
     let is_good = !sql.trim().is_empty() && !sql.contains('\0');
     if !is_good {
-        return Err(arguments.bad(1, "a statement expected, not empty, without NUL"));
+        return Err(arguments.bad(
+            1,
+            "a statement expected that is not empty and contains no NUL",
+        ));
     }
     let count = arguments.count();
     if count > VALUES_MAX {
@@ -226,7 +229,7 @@ fn list(lua: &Lua, rows: Rows) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// Makes a table of each row.
+/// Converts each row to a Lua table and passes the table to `take`.
 fn each_row(
     lua: &Lua,
     rows: Rows,

@@ -85,7 +85,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
                     Ok(Some(now_s + seconds))
                 }
                 _ => Err(fault(format!(
-                    "bad argument #{place} to '{}': seconds from 0 to 31536000 expected",
+                    "bad argument #{place} to '{}': a number of seconds from 0 to 31536000 expected",
                     function.to_string_lossy()
                 ))),
             }
@@ -101,7 +101,7 @@ fn find(held: &HeldValues<Arc<Queue>>, number: f64) -> mlua::Result<Arc<Queue>> 
 }
 
 /// Begins a wait with `token` and returns the token's number; without a token, nothing waits. The wait ends at the
-/// time `until_s` in seconds, or has no time limit if this is no number.
+/// time `until_s` in seconds, or has no time limit if `until_s` is not a number.
 fn wait(
     lua: &Lua,
     context: &HostContext,

@@ -140,7 +140,7 @@ pub(super) fn install(
         let lease = lease.and_then(|lease| own.leases.get(lease));
         let lease = lease.ok_or_else(|| fault("redis: the subscription has ended"))?;
         let arguments = Arguments::new("subscription:receive", values);
-        let what = "seconds from 0 to 31536000";
+        let what = "a number of seconds from 0 to 31536000";
         let within = arguments.number(1, [0.0, WAIT_MAX_S], what)?;
         let within = within.map(Duration::from_secs_f64);
         ask(&own, keyspace, RedisAction::Receive { lease, within })
@@ -149,7 +149,7 @@ pub(super) fn install(
     native.set("redis", table)
 }
 
-/// Returns the command's name as it was pushed.
+/// Returns the command's name, which is its first part.
 fn name_of(command: &RedisCommand) -> &[u8] {
     command.parts().next().unwrap_or_default()
 }
@@ -189,7 +189,7 @@ pub(crate) fn begin_plain<'a>(
         .ok()
 }
 
-/// Stores the server that the argument describes, and returns its number.
+/// Returns the number of the Redis server that the argument describes. Adds the server to `keyspaces` if it is new.
 fn connect(
     keyspaces: &GrowingList<RedisDatabase>,
     configured: &Databases,
@@ -203,7 +203,7 @@ fn connect(
     number.ok_or_else(|| fault("redis.connect: the limit of 256 different servers is reached"))
 }
 
-/// Returns the server that a URL or a table describes.
+/// Returns the Redis server that a URL or a table describes.
 fn described(argument: &Value) -> mlua::Result<RedisDatabase> {
     let mut options = NamedOptions::read(&KIND, argument)?;
     Ok(RedisDatabase {
@@ -219,8 +219,8 @@ fn described(argument: &Value) -> mlua::Result<RedisDatabase> {
     })
 }
 
-/// Adds an argument to a command, which may have at most `bytes_max` bytes. An error names the
-/// accepted types.
+/// Adds an argument to `command`. Fails if the command would then have more than `bytes_max` bytes.
+/// An error about the argument names the accepted types.
 fn push(
     lua: &Lua,
     command: &mut RedisCommand,

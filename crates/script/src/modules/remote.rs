@@ -56,7 +56,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         if kind == MessageKind::Text && !is_utf8(&data)? {
             return Err(arguments.bad(
                 1,
-                "not UTF-8, so it can't be a text message; send it as \"binary\"",
+                "it is not UTF-8, so it can't be a text message; send it as \"binary\"",
             ));
         }
         let mut effects = own.world.effects.borrow_mut();

@@ -12,7 +12,7 @@ use crate::host_context::HostContext;
 /// The default timeout in seconds.
 const TIMEOUT_S: f64 = 10.0;
 
-/// The longest host name (RFC 1035, section 2.3.4, as text).
+/// Maximum length of a host name in bytes (RFC 1035, section 2.3.4, as text).
 const HOST_BYTES_MAX: usize = 253;
 
 pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {

@@ -26,12 +26,12 @@ const SECONDS_MAX: f64 = 86_400.0;
 
 /// The properties of a kind of server.
 pub(super) struct ServerKind {
-    /// The name of the function, for errors.
+    /// The name of the function that takes the address, for error messages.
     pub(super) function: &'static str,
     /// The URL schemes, without and with TLS.
     pub(super) schemes: [&'static str; 2],
     pub(super) port: u16,
-    /// The names of further options, besides those in [`COMMON`].
+    /// The names of the module's options that are not in [`COMMON`].
     pub(super) options: &'static [&'static str],
 }
 
@@ -62,7 +62,7 @@ const COMMON: [&str; 8] = [
 
 /// The value of an option.
 enum OptionValue {
-    /// A value from a URL; its type depends on the option.
+    /// The text of a value in a URL. The option determines how the text is parsed.
     Text(String),
     Number(f64),
     Boolean(bool),
@@ -115,7 +115,7 @@ impl NamedOptions {
         } = self.kind;
         // The error does not contain the URL, which may contain a password.
         fault(format!(
-            "bad argument #1 to '{function}': not a URL such as {}://user:password@host/name, nor the name of a [[database]]: {why}",
+            "bad argument #1 to '{function}': it is neither a URL such as {}://user:password@host/name nor the name of a [[database]]: {why}",
             schemes[0]
         ))
     }
@@ -293,7 +293,7 @@ impl NamedOptions {
     pub(super) fn time(&mut self, name: &str, usual_s: f64) -> mlua::Result<Duration> {
         let seconds = self.number(name).unwrap_or(usual_s);
         if !(0.001..=SECONDS_MAX).contains(&seconds) {
-            return Err(self.bad(name, "seconds from 0.001 to 86400"));
+            return Err(self.bad(name, "a number of seconds from 0.001 to 86400"));
         }
         Ok(Duration::from_secs_f64(seconds))
     }

@@ -26,7 +26,7 @@ const NAME_BYTES_MAX: usize = 255;
 const PATH_BYTES_MAX: usize = 4096;
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// Limit of the size of all texts of a schema in bytes, plus 64 bytes for each text.
+/// Maximum total size of a schema's texts in bytes. Each text counts with 64 bytes in addition to its length.
 const SCHEMA_BYTES_MAX: usize = 1 << 20;
 
 /// The interval at which a test polls a job.
@@ -139,9 +139,13 @@ fn schema(table: &Table) -> Result<Schema, String> {
         match (name.as_str(), &value) {
             ("key", value) => draft.key = text(value).ok_or("key: a string expected")?,
             ("columns", Value::Table(columns)) => draft.columns = columns_of(columns, &limit)?,
-            ("columns", _) => return Err("columns: types by name expected".to_owned()),
+            ("columns", _) => {
+                return Err("columns: a table from names to types expected".to_owned());
+            }
             ("indexes", Value::Table(indexes)) => draft.indexes = indexes_of(indexes, &limit)?,
-            ("indexes", _) => return Err("indexes: lists of columns by name expected".to_owned()),
+            ("indexes", _) => {
+                return Err("indexes: a table from names to lists of columns expected".to_owned());
+            }
             ("ttl", Value::Boolean(has_ttl)) => draft.has_ttl = *has_ttl,
             ("ttl", value) => {
                 let ttl_ms = as_number(value).and_then(ttl::ms);
@@ -196,7 +200,12 @@ fn columns_of(columns: &Table, limit: &CopyLimit) -> Result<Vec<(String, String)
         take(limit, &kind)?;
         match (text(&name), text(&kind)) {
             (Some(name), Some(kind)) => found.push((name, kind)),
-            _ => return Err("columns: types by name expected, as in { mark = \"u8\" }".to_owned()),
+            _ => {
+                return Err(
+                    "columns: a table from names to types expected, as in { mark = \"u8\" }"
+                        .to_owned(),
+                );
+            }
         }
     }
     Ok(found)
@@ -211,7 +220,7 @@ fn indexes_of(
         let (name, about) = pair.map_err(|error| error.to_string())?;
         take(limit, &name)?;
         let (Some(name), Value::Table(about)) = (text(&name), about) else {
-            return Err("indexes: lists of columns by name expected".to_owned());
+            return Err("indexes: a table from names to lists of columns expected".to_owned());
         };
         let (mut columns, mut is_unique) = (Vec::new(), false);
         for pair in about.pairs::<Value, Value>() {
@@ -227,7 +236,7 @@ fn indexes_of(
                 (None, Some("unique"), Value::Boolean(value)) => is_unique = *value,
                 _ => {
                     return Err(format!(
-                        "index {name}: names of columns, and unique = true, expected"
+                        "index {name}: names of columns expected, and optionally unique = true"
                     ));
                 }
             }
@@ -259,7 +268,8 @@ fn info(lua: &Lua, context: &HostContext, number: u32) -> mlua::Result<Table> {
     Ok(result)
 }
 
-/// File jobs: starting one returns its number; `job(number)` returns its progress, and removes it when it is complete.
+/// Adds the functions for file jobs: `begin` starts a job and returns its number; `job` returns a job's progress, and
+/// removes the job when it is complete.
 fn jobs(
     lua: &Lua,
     context: &Rc<HostContext>,

@@ -49,7 +49,7 @@ fn http(lua: &Lua, context: &Rc<HostContext>, module: &Table) -> mlua::Result<()
     let own = Rc::clone(context);
     let write = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("time.http", values);
-        let what = "seconds from 0 to 253402300799";
+        let what = "a number of seconds from 0 to 253402300799";
         let seconds = arguments.number(1, [0.0, HTTP_MAX], what)?;
         let seconds = seconds.unwrap_or_else(|| wall(&own)).floor();
         let time = UNIX_EPOCH + Duration::from_secs(seconds as u64);
@@ -65,7 +65,7 @@ fn http(lua: &Lua, context: &Rc<HostContext>, module: &Table) -> mlua::Result<()
         let seconds = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         Ok(match seconds {
             Some(seconds) => (Some(seconds.as_secs() as f64), None),
-            None => (None, Some("not an HTTP date from 1970 on")),
+            None => (None, Some("the text is not an HTTP date of 1970 or later")),
         })
     })?;
     module.set("parse_http", read)
@@ -75,7 +75,7 @@ fn iso(lua: &Lua, context: &Rc<HostContext>, module: &Table) -> mlua::Result<()>
     let own = Rc::clone(context);
     let write = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("time.iso", values);
-        let what = "seconds from -62167219200 to 253402207200";
+        let what = "a number of seconds from -62167219200 to 253402207200";
         let seconds = arguments.number(1, ISO_LIMITS, what)?;
         let what = "a whole number from 0 to 6";
         let digits = arguments.whole(2, [0.0, 6.0], what)?.unwrap_or(3.0);

@@ -9,7 +9,8 @@ use super::set::Set;
 /// subjects Veche's own matcher is not slower.
 const SUBJECT_BYTES_MIN: usize = 8;
 const SUBJECT_BYTES_MAX: usize = 1024;
-/// The maximum subject length for a search of plain text by LuaJIT, which is fast but not linear in the worst case.
+/// The maximum length of a subject in which LuaJIT searches for plain text. Its search is fast, but not linear in the
+/// worst case.
 const SEARCHED_BYTES_MAX: usize = 64 << 10;
 
 /// Returns a length up to which LuaJIT searches any subject for the plain `text` within `steps`.
@@ -126,7 +127,8 @@ impl RemainingCost {
         self.failing == 0.0
     }
 
-    /// Prepends an item that takes `steps` and can fail.
+    /// Returns the cost of the pattern after an item is put before it. The item can fail, and an attempt to match it
+    /// takes `steps`.
     fn behind(self, steps: f64) -> Self {
         Self {
             failing: self.failing + steps,
@@ -160,8 +162,8 @@ impl RemainingCost {
         }
     }
 
-    /// Prepends a repetition with `*` or `+`. `is_clear` means that the remaining items can
-    /// match only at the end of the longest repetition.
+    /// Returns the cost of the pattern after a repetition with `*` or `+` is put before it. `is_clear` means that the
+    /// remaining items can match only at the end of the longest repetition.
     fn behind_most(self, places: f64, single: f64, at_least_one: bool, is_clear: bool) -> Self {
         let run = Self {
             per_byte: self.per_byte.max(single),
@@ -186,8 +188,8 @@ impl RemainingCost {
         }
     }
 
-    /// Prepends a repetition with `-`. `is_clear` means that the remaining items can match
-    /// only at the end of the longest repetition.
+    /// Returns the cost of the pattern after a repetition with `-` is put before it. `is_clear` means that the
+    /// remaining items can match only at the end of the longest repetition.
     fn behind_least(self, places: f64, single: f64, is_clear: bool) -> Self {
         if self.is_sure() {
             return Self {

@@ -128,7 +128,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// Matches the items from index `item` on, at position `at`. `depth` is the nesting depth that
-    /// LuaJIT's own calls would have here, which is at least the depth of our calls.
+    /// LuaJIT's own calls would have here, which is at least the depth of this matcher's calls.
     fn rest(&mut self, mut at: usize, mut item: usize, mut depth: usize) -> MatchEnd {
         let (pattern, subject) = (self.pattern, self.subject);
         loop {
@@ -174,7 +174,7 @@ impl<'a> Matcher<'a> {
                     None => return Ok(None),
                 },
                 Item::Frontier(index) => {
-                    // NUL stands for the byte before the start and after the end.
+                    // Before the start and after the end of the subject, the byte counts as NUL.
                     let set = &pattern.sets[index as usize];
                     let before = at.checked_sub(1).map_or(0, |before| subject[before]);
                     let after = subject.get(at).copied().unwrap_or(0);

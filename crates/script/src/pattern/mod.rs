@@ -94,9 +94,9 @@ impl std::error::Error for Error {}
 /// searched, compared or copied in bulk. A step takes about a nanosecond.
 #[derive(Debug)]
 pub(crate) struct StepBudget {
-    /// Steps until the next check.
+    /// Steps until the next call of `is_over`.
     steps_left: u64,
-    /// The number of steps that remain after the next check.
+    /// The steps that the budget has beyond those in `steps_left`.
     steps_later: u64,
     is_over: IsOver,
 }

@@ -148,8 +148,8 @@ impl Pattern {
         }
     }
 
-    /// Sets the field `then` of the quantifiers, unless the nesting depth could reach its limit:
-    /// the matcher must not skip the attempt that fails with this error.
+    /// Sets the field `then` of the quantifiers. Leaves it unset if the nesting depth could reach its
+    /// limit, because the matcher must then not skip the attempt that fails with [`Error::TooComplex`].
     fn look_ahead(&mut self) {
         if self.items.len() >= DEPTH_MAX {
             return;

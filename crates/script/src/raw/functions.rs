@@ -1,7 +1,8 @@
 //! The functions that scripts call for every message, as plain C functions.
 //!
 //! A connection in a script is an object that holds the two numbers of its id; everything else is requested from the
-//! [`HostContext`]. The id of a closed connection is not an error: the call's result shows it.
+//! [`HostContext`]. Calling a function with the id of a closed connection is not an error: the result shows that the
+//! connection is closed.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::rc::Rc;
@@ -134,7 +135,7 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
                 Some(true) => {}
                 Some(false) => fail(
                     state,
-                    c"bad argument #1 to 'send': not UTF-8, so it can't be a text message; send it as \"binary\"",
+                    c"bad argument #1 to 'send': it is not UTF-8, so it can't be a text message; send it as \"binary\"",
                 ),
                 None => fail(state, kill_reason()),
             }
@@ -291,7 +292,7 @@ pub(super) unsafe extern "C-unwind" fn is_c(state: *mut lua_State) -> c_int {
     1
 }
 
-/// `is_long()` → whether the run has used up its slice, so that other coroutines should run first.
+/// `is_long()` → whether the run has used up its share of time, so that other coroutines should run first.
 pub(super) unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
     // SAFETY: `closure` created this function, as `context` requires; the stack has room for a value.
     unsafe { ffi::lua_pushboolean(state, context(state).clock.is_run_long().into()) };

@@ -20,8 +20,8 @@ const SPEED: c_int = 400;
 /// The default speed of Lua's collector.
 const SPEED_USUAL: c_int = 200;
 
-/// The delay before the next collection, in milliseconds, if a collection left the memory over its
-/// limit.
+/// The delay before the next collection, in milliseconds, if the memory in use after a collection
+/// is at least the VM's limit.
 const USELESS_MS: u64 = 1000;
 
 /// Schedules collections in addition to Lua's own.

@@ -48,7 +48,7 @@ thread_local! {
     /// The grace period of the run on this thread.
     static REPRIEVE: Cell<GracePeriod> = const { Cell::new(GracePeriod::Over) };
     static DOOM: Cell<KillReason> = const { Cell::new(KillReason::Budget) };
-    /// Whether the hook that ends the run is set.
+    /// Whether [`end_run`] is set as Lua's hook on this thread.
     static IS_HOOKED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -105,7 +105,7 @@ pub(super) fn unhook() -> bool {
     IS_HOOKED.replace(false)
 }
 
-/// Returns the reason as an error text.
+/// Returns the error text for the reason why the run is ended.
 pub(crate) fn kill_reason() -> &'static CStr {
     match DOOM.get() {
         KillReason::Budget => OVER_BUDGET,

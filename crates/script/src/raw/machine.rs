@@ -34,7 +34,7 @@ pub(crate) struct Reference(pub(super) c_int);
 
 #[cfg(test)]
 impl Reference {
-    /// Wraps a registry number.
+    /// Wraps a number of Lua's registry.
     pub(crate) fn from_number(number: c_int) -> Self {
         Self(number)
     }
@@ -249,7 +249,7 @@ impl LuaVm {
         self.memory.is_full()
     }
 
-    /// Returns whether the VM exceeds its memory limit so far that it has to be replaced.
+    /// Returns whether the VM exceeds its memory limit by so much that it has to be replaced.
     pub(crate) fn is_broken(&self) -> bool {
         self.memory.is_broken()
     }
@@ -277,7 +277,7 @@ impl LuaVm {
         result
     }
 
-    /// Calls this crate's cleanup functions, whose allocations are never refused.
+    /// Runs `call` without refusing allocations. `call` may only call this crate's cleanup functions.
     pub(crate) fn guarded_without_limit<R>(&self, call: impl FnOnce() -> R) -> R {
         self.watch.enter(self.main, self.budget_ns);
         let result = call();
@@ -425,7 +425,7 @@ impl LuaVm {
         Reference(reference)
     }
 
-    /// Assigns a connection to the referenced object of an outgoing connection.
+    /// Writes the id of a connection into the Lua object of an outgoing connection.
     pub(crate) fn rename(&self, object: Reference, id: ConnectionId) {
         let main = self.main;
         // SAFETY: pushes one value on a stack that has room for it, and pops it. `object` comes from `expect`, which
@@ -469,8 +469,8 @@ impl LuaVm {
                 let text = String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES_MAX)]);
                 modules::without_own_place(&text).to_owned()
             }
-            // Only its metatable could convert the error object to text, with a function that would
-            // run without a CPU budget.
+            // Only a function in the error object's metatable could convert the object to text, and it would run
+            // without a CPU budget.
             Ok(other) => format!("an error object of type {}", other.type_name()),
             Err(error) => error.to_string(),
         }

@@ -1,12 +1,11 @@
 //! The memory of a VM: Lua's allocator, with a limit.
 //!
-//! While a script runs each allocation is checked against the VM's limit, and periodically against
-//! the process's remaining memory. A run that exceeds the limit or the remaining memory is
-//! [killed](super::kill::kill_run): it ends at its next instruction, even if it catches errors.
-//! Until then small blocks are granted, since LuaJIT and `mlua` can't handle a refusal everywhere.
-//! A large block is refused at once with Lua's own error, so one concatenation can't take all
-//! memory of the machine. A VM over its ceiling is [broken](VmMemory::is_broken), and its owner
-//! replaces it.
+//! While a script runs each allocation is checked against the VM's limit, and periodically against the process's
+//! remaining memory. A run that exceeds the limit or the remaining memory is [killed](super::kill::kill_run): it ends
+//! at its next instruction, even if it catches errors. Until then small blocks are granted, since LuaJIT and `mlua`
+//! can't handle a refusal everywhere. A large block is refused at once with Lua's own error, so one concatenation can't
+//! take all memory of the machine. A VM that grows much further than that is [broken](VmMemory::is_broken),
+//! and its owner replaces it.
 //!
 //! While no script runs, no allocation is refused, so pushing a message can't fail.
 
@@ -25,13 +24,14 @@ use super::kill::{KillReason, kill_run};
 /// can't raise an error. LuaJIT's assembler functions with larger results check for
 /// [room](VmMemory::has_room_for) first.
 const LARGE_BYTES: usize = 1 << 20;
-/// The largest block of LuaJIT's string table, which may grow within any of its functions: a new
-/// block whose size is a power of two up to this one is always granted.
+/// The maximum size of LuaJIT's string table in bytes. The table may grow within any function of LuaJIT, so a new block
+/// is always granted if its size is a power of two up to this one.
 const STRING_TABLE_BYTES_MAX: usize = 16 << 20;
 /// The maximum by which a run may exceed the VM's limit, in bytes; also limited to a quarter of the VM's limit. The excess is
 /// allowed because a run may be about to free memory.
 const EXCESS_BYTES_MAX: usize = 8 << 20;
-/// The excess over the VM's memory limit, in bytes, above which a VM counts as broken.
+/// A VM counts as broken if it exceeds the memory at which its runs are ended by more than this
+/// number of bytes.
 const CEILING_BYTES: usize = 8 << 20;
 /// The growth of a VM in bytes after which the process's memory is checked again.
 const STEP_BYTES: usize = 1 << 20;
@@ -105,8 +105,8 @@ impl VmMemory {
     /// Restores the VM's original allocator.
     pub(super) fn leave(&self) {
         let (function, data) = self.before;
-        // SAFETY: the function and its data are the VM's original ones; both allocators use Rust's
-        // global allocator.
+        // SAFETY: `before` has the VM's original allocator and its data. That allocator can free blocks of this one,
+        // since both use Rust's global allocator.
         unsafe { ffi::lua_setallocf(self.main, function, data) };
     }
 
@@ -156,7 +156,7 @@ impl VmMemory {
         self.has_refused.replace(false)
     }
 
-    /// Returns whether the VM exceeds its limit so far that it has to be replaced.
+    /// Returns whether the VM exceeds its limit by so much that it has to be replaced.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken.get()
     }
@@ -191,8 +191,8 @@ impl VmMemory {
         self.short_bytes_max.set(short_bytes_max);
     }
 
-    /// Returns whether a block that brings the VM's memory to `needs` is granted. `needs` includes
-    /// the old block if a growing block may be copied. `bytes` is the size of the block.
+    /// Returns whether a block of `bytes` bytes is granted, after which the VM uses `needs` bytes. `needs` includes the
+    /// old block if a growing block may be copied.
     #[cold]
     fn admits(&self, needs: usize, bytes: usize, is_new: bool) -> bool {
         self.look();
@@ -222,15 +222,15 @@ impl VmMemory {
 /// Lua's allocator (`lua_Alloc`).
 ///
 /// # Safety
-/// Lua passes its own blocks with their sizes, and the address given at installation.
+/// `block` is null or a block that this function has returned to Lua, and `old_bytes` is its size. `memory` is the
+/// address that was given when the allocator was installed.
 unsafe extern "C" fn allocate(
     memory: *mut c_void,
     block: *mut c_void,
     old_bytes: usize,
     bytes: usize,
 ) -> *mut c_void {
-    // SAFETY: see `VmMemory::of`. Sizes come from Lua and exceed `isize::MAX` only if they
-    // overflow.
+    // SAFETY: see `VmMemory::of`. `old_bytes` is the size of an existing block, and `from_size_align` checks `bytes`.
     unsafe {
         let memory = &*memory.cast::<VmMemory>().cast_const();
         let used_bytes = memory.used_bytes.get();
@@ -282,7 +282,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// Returns a VM of 8 MiB, and the switch for a memory shortage of the process.
+    /// Returns a VM of 8 MiB, and the flag that simulates a memory shortage of the process.
     fn vm() -> (Lua, Rc<VmMemory>, Rc<Cell<bool>>) {
         let lua = Lua::new();
         let mut main = ptr::null_mut();

@@ -13,7 +13,8 @@ use super::machine::waits_mark;
 use super::{clients, redis, tables};
 use crate::host_context::HostContext;
 
-/// The native functions, and the metatable of connections, to which `lua/prelude.lua` adds methods.
+/// The native functions and the metatable of connections. `lua/prelude.lua` adds methods to the
+/// metatable.
 pub(crate) struct Natives {
     pub(crate) metatable: Table,
     pub(crate) functions: Table,

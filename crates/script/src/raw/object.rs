@@ -18,8 +18,9 @@ type Numbers = [u32; 2];
 /// The metatable is on top of the stack, and the stack has room for another value. If the allocation can be refused,
 /// nothing in the frame has a destructor.
 pub(super) unsafe fn push(state: *mut lua_State, id: ConnectionId) {
-    // SAFETY: the caller guarantees the metatable and room for a value. The memory is as large as what `write`
-    // writes; the metatable is moved above the object, where `lua_setmetatable` pops it.
+    // SAFETY: the caller guarantees that the metatable is on top of the stack and that the stack has room for a value.
+    // The memory is as large as what `write` writes. The metatable is moved above the object, where `lua_setmetatable`
+    // pops it.
     unsafe {
         ffi::lua_newuserdata(state, size_of::<Numbers>());
         write(state, id);
@@ -33,7 +34,8 @@ pub(super) unsafe fn push(state: *mut lua_State, id: ConnectionId) {
 /// # Safety
 /// The value at the top is an object made by [`push`], or its memory before [`push`] has finished.
 pub(super) unsafe fn write(state: *mut lua_State, id: ConnectionId) {
-    // SAFETY: the caller guarantees the object, whose memory has the size of `Numbers` and any alignment.
+    // SAFETY: the caller guarantees that the object is on top of the stack. Its memory has the size of `Numbers` and
+    // is aligned for any type.
     unsafe {
         let memory = ffi::lua_touserdata(state, -1);
         memory.cast::<Numbers>().write([id.index, id.generation]);

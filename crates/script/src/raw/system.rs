@@ -40,7 +40,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is valid for the call; an unknown clock is an error.
+    // SAFETY: `time` is valid for the call; with an unknown clock the call fails.
     let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
     match result {
         0 => time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,

@@ -166,7 +166,7 @@ mod tests {
         assert!(explanation.lines().count() < 70);
     }
 
-    /// Without the lines of one side, the difference is the complete text of the other side.
+    /// If the lines of one text are removed from a difference, the other text is left, complete.
     #[test]
     fn each_side_is_whole() {
         let mut rng = fastrand::Rng::with_seed(1);

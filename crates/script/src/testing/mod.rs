@@ -36,7 +36,7 @@ pub struct Ask {
 pub struct Case {
     /// The name given in the script.
     pub name: String,
-    /// The line of its definition.
+    /// The line on which the case is defined.
     pub line: u32,
     /// The case is skipped (`test.skip`).
     pub is_skipped: bool,
@@ -51,14 +51,14 @@ pub enum Ended {
     Passed,
     /// The case ended with an error.
     Failed {
-        /// The message, with the line.
+        /// The error message with its line number.
         words: String,
         /// The Lua traceback of the error.
         traceback: String,
     },
 }
 
-/// The state shared by a script and its runner.
+/// The state shared by a test's script and its runner.
 #[derive(Debug, Default)]
 struct Notes {
     cases: RefCell<Vec<Case>>,

@@ -57,7 +57,10 @@ pub(super) fn install(
         Ok(match answer {
             Some(Ok(value)) => (value.to_lua(lua)?, None),
             Some(Err(why)) => (Value::Nil, Some(why)),
-            None => (Value::Nil, Some("there is no response".to_owned())),
+            None => (
+                Value::Nil,
+                Some("there is no response for this call".to_owned()),
+            ),
         })
     })?;
     native.set("answer", answer)?;

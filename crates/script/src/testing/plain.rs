@@ -1,4 +1,4 @@
-//! Values independent of a VM, for requests and answers of tests.
+//! Lua values outside of a VM, for the requests and answers of tests.
 
 use mlua::{Lua, Table, Value};
 
@@ -7,7 +7,7 @@ use crate::modules;
 /// The deepest nesting of tables.
 const DEPTH_MAX: usize = 64;
 
-/// A value independent of a VM.
+/// A Lua value outside of a VM.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plain {
     /// The Lua value `nil`.
@@ -22,7 +22,7 @@ pub enum Plain {
     Bytes(Vec<u8>),
     /// A table with the keys 1 to n; a table from a script is never an empty list.
     List(Vec<Self>),
-    /// Any other table, as keys and values.
+    /// A table that is not a list, as keys and values.
     Map(Vec<(String, Self)>),
 }
 
@@ -127,7 +127,7 @@ fn read(value: &Value, depth: usize) -> mlua::Result<Plain> {
         Value::Number(number) => Plain::Number(*number),
         Value::String(text) => Plain::Bytes(text.as_bytes().to_vec()),
         Value::Table(table) if depth < DEPTH_MAX => read_table(table, depth + 1)?,
-        Value::Table(_) => return Err(modules::fault("tables nested deeper than 64")),
+        Value::Table(_) => return Err(modules::fault("tables nested deeper than 64 levels")),
         other => {
             let name = other.type_name();
             return Err(modules::fault(format!("a {name} can't be shown")));

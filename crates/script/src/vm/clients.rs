@@ -27,8 +27,8 @@ impl Vm {
         self.local(id).is_some_and(|local| local.is_client)
     }
 
-    /// Handles an opened connection with its subprotocol; returns false if it is no longer needed. From now on its
-    /// events are [`message`](Self::message), [`full`](Self::full), [`drained`](Self::drained) and
+    /// Handles an opened connection with its subprotocol; returns false if the connection is no longer needed. From now
+    /// on the connection's events are [`message`](Self::message), [`full`](Self::full), [`drained`](Self::drained) and
     /// [`closed`](Self::closed).
     pub fn client_opened(
         &mut self,

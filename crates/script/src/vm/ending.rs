@@ -1,4 +1,5 @@
-//! Handles the end of a coroutine: the connection's next call, a request's answer, the state of a service.
+//! Handles the end of a coroutine: starts the connection's next call, answers the request, or sets the state of the
+//! service.
 
 use super::{DeferredCall, HandlerName, Vm};
 use crate::ConnectionId;
@@ -79,7 +80,7 @@ impl Vm {
         }
     }
 
-    /// Handles the failure of a connection's handler: logs it and has the connection closed.
+    /// Handles the failure of a connection's handler: logs the failure and requests that the connection is closed.
     pub(super) fn end_of(&mut self, id: ConnectionId, handler: HandlerName, failure: LuaError) {
         self.report(TaskOwner::Connection(id, handler), &failure);
         // A connection that the script dialed stays open: its server is not at fault for the error.

@@ -23,8 +23,8 @@ impl Vm {
         self.has(HandlerName::Events) && self.gate.is_none() && !self.is_handling_events
     }
 
-    /// Delivers a batch if [`takes_events`](Self::takes_events); `lost` events were dropped before because the queue
-    /// was full.
+    /// Delivers a batch if [`takes_events`](Self::takes_events). `lost` is the number of events before the batch
+    /// that were dropped because the queue was full.
     pub fn deliver(&mut self, events: &[ChannelEventView<'_>], lost: u64, now: Now) {
         self.set_now(now);
         let Some(function) = self.handlers[HandlerName::Events as usize] else {

@@ -1,4 +1,5 @@
-//! The replacement of a VM at a reload, and its end: adoption of connections and the fate of waiting coroutines.
+//! Replaces a VM by a newer one at a reload. The newer VM takes over the connections. When the older VM
+//! ends, its waiting coroutines are resumed or dropped.
 //!
 //! The caller decides when code is replaced and how long the handlers of the replaced code may continue.
 
@@ -86,7 +87,8 @@ impl Vm {
         self.settle();
     }
 
-    /// Fails all requests, hooks and calls that wait for a handler of this VM. Has to be the last call.
+    /// Fails all requests, hooks and calls that wait for a handler of this VM. No other method may be called
+    /// afterwards.
     pub fn finish(&mut self) {
         self.context.cancel_calls();
         self.context.streams.borrow_mut().close_all();

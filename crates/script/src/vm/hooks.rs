@@ -71,7 +71,7 @@ impl Vm {
         self.settle();
     }
 
-    /// Prepares the handler's call.
+    /// Prepares the call of the handler for a hook request.
     fn prepare_hook(
         &mut self,
         handler: Reference,

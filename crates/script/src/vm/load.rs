@@ -273,11 +273,11 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     ] {
         os.set(name, Value::Nil)?;
     }
-    // Bytecode is not verified: forged bytecode could do anything.
+    // Bytecode is not verified, so forged bytecode could do anything.
     let load: Function = globals.get("load")?;
     let load_text = lua.create_function(
         move |lua, (chunk, name, mode, env): (Value, Option<LuaString>, Value, Option<Table>)| {
-            // A function as `chunk` is refused: C code would call it, and C code can't be interrupted.
+            // A function as `chunk` is refused, because C code would call it, and C code can't be interrupted.
             let Value::String(chunk) = chunk else {
                 return Err(modules::fault(
                     "bad argument #1 to 'load': a string expected (collect the pieces first)",
@@ -294,7 +294,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
                 Value::String(mode) if mode == "t" || mode == "bt" => env,
                 Value::String(mode) if mode == "b" => {
                     return Err(modules::fault(
-                        "bad argument #3 to 'load': bytecode can't be loaded, only \"t\"",
+                        "bad argument #3 to 'load': bytecode can't be loaded; the only mode is \"t\"",
                     ));
                 }
                 _ => {
@@ -374,7 +374,8 @@ fn hooks(
             let names = Hook::ALL.map(Hook::name);
             if !names.contains(&&*key) {
                 let names = names.join(", ");
-                let words = format!("app.centrifuge.{key} is never called: handlers are {names}");
+                let words =
+                    format!("app.centrifuge.{key} is never called: the handlers are {names}");
                 context.log(Level::Warn, words);
             }
         }
@@ -441,7 +442,7 @@ fn warn_unknown_hooks(app: &Table, role: AppRole, context: &HostContext) -> mlua
         if !names.contains(&&*key) {
             let names = names.join(", ");
             let words = match role {
-                AppRole::Clients => format!("app.{key} is never called: handlers are {names}"),
+                AppRole::Clients => format!("app.{key} is never called: the handlers are {names}"),
                 AppRole::Service { .. } => {
                     format!("service.{key} is never called: a service's functions are {names}")
                 }

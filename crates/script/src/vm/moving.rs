@@ -61,7 +61,7 @@ impl Vm {
         match newer.local(id) {
             Some(local) if local.is_busy => {}
             Some(local) if local.is_ending => newer.forget(id),
-            // The newer code runs no handler for this connection, which can get its next event.
+            // The newer code runs no handler for this connection, so the connection can get its next event.
             _ => newer.context.effect(Effect::Ready { of: id }),
         }
     }
@@ -98,8 +98,8 @@ impl Vm {
         }
     }
 
-    /// Withdraws a hook request that waits for the end of `app.start`, so that another VM can handle it; returns whether
-    /// it did.
+    /// Withdraws a hook request that waits for the end of `app.start`, so that another VM can handle it; returns
+    /// whether the request was waiting.
     pub fn cancel_hook(&mut self, number: u64) -> bool {
         let is_it = |owner| matches!(owner, TaskOwner::Hook(of, _) if of == number);
         let Some(gate) = &mut self.gate else {

@@ -7,7 +7,7 @@ use crate::raw::{Argument, LuaError};
 use crate::task::TaskOwner;
 use veche_runtime::Level;
 
-/// The most concurrent calls of `app.error`; beyond it errors are only logged.
+/// Maximum number of concurrent calls of `app.error`. While that many run, errors are only logged.
 const REPORTS_MAX: usize = 64;
 
 impl Vm {

@@ -23,7 +23,7 @@ pub(super) enum WorkClass {
     Tasks,
     /// Coroutines whose sleep or timeout has ended.
     Timers,
-    /// Coroutines that yielded their turn.
+    /// Coroutines that yielded their turn to others.
     Yields,
 }
 
@@ -54,7 +54,7 @@ impl WorkClasses {
         self.set(class, true);
     }
 
-    /// Adds a class if `is_in` is true.
+    /// Adds a class if `is_in` is true; otherwise changes nothing.
     #[inline]
     pub(super) fn set(&mut self, class: WorkClass, is_in: bool) {
         self.0 |= u8::from(is_in) << class as u8;

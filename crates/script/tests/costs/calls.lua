@@ -1,5 +1,5 @@
--- The message `KIND NAME` calls the function NAME with arguments of a kind; they are as long as memory allows. A message
--- longer than a mebibyte is stored, and used as an argument of later calls.
+-- The message `KIND NAME` calls the function NAME with arguments of the kind KIND that are as long as memory allows. A
+-- message longer than a mebibyte is stored, and used as an argument of later calls.
 local veche = require "veche"
 local app = {}
 

@@ -19,7 +19,7 @@ const SETUP: &str = "local veche = require 'veche'
 /// The memory of the VM itself, of the test and of the texts of errors.
 const OTHER_BYTES: usize = 8 * MIB;
 
-/// Calls, and a part of the error of each.
+/// Calls that fail, each with a part of its error text.
 const CALLS: &[(&str, &str)] = &[
     (
         "veche.http.get(url, { headers = { x = list } })",

@@ -40,7 +40,8 @@ const MEMORY_BYTES_MAX: usize = 64 * MIB;
 /// Maximum memory that the process may use in addition to the VM's limit.
 const EXCESS_BYTES_MAX: usize = 16 * MIB;
 
-/// Further memory allowed for functions whose messages wait outside the VM until the handler waits.
+/// Memory allowed in addition to [`EXCESS_BYTES_MAX`] for functions whose messages wait outside the
+/// VM until the handler waits.
 const SENT_BYTES_MAX: usize = 64 * MIB;
 
 /// The functions whose messages wait outside the VM.

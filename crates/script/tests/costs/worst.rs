@@ -1,6 +1,8 @@
-//! Tests of calls with a large amount of work: each call is repeated until its run is stopped.
+//! Tests of calls that cause much work. Each call is repeated until the time limit of its run stops
+//! it.
 
-/// Names of the functions, the setup that runs once, and the call.
+/// The names of the functions, the Lua code that runs once as the setup, and the Lua code of the
+/// call.
 pub(crate) type Worst = (&'static str, &'static str, &'static str);
 
 const TEXT: &str = "local text = ('a'):rep(2 ^ 24)";

@@ -118,7 +118,7 @@ function t.what_fails_in_update_changes_nothing()
     return coroutine.wrap(function() veche.sleep(1) return 2 end)()
   end)
   check.fails("a string, a number or a boolean expected, not table", dict.update, dict, "k", function() return {} end)
-  check.fails("seconds from 0.001", dict.update, dict, "k", function() return 1, 0 end)
+  check.fails("a number of seconds from 0.001", dict.update, dict, "k", function() return 1, 0 end)
   check.fails("bad argument #1 to 'time.iso'", dict.update, dict, "k", function() veche.time.iso("x") end)
   check.equal(dict:get("k"), 1)
   -- A function that runs too long is stopped, and leaves no lock.
@@ -199,7 +199,7 @@ function t.bad_arguments()
   check.fails("bad argument #2 to 'dict:set': a string, a number or a boolean expected, not table", dict.set, dict, "k", {})
   check.fails("bad argument #2 to 'dict:add': a string, a number or a boolean expected, not nil", dict.add, dict, "k")
   for _, bad in ipairs { 0, -1, 0 / 0, 1 / 0, "1", {} } do
-    check.fails("bad argument #3 to 'dict:set': seconds from 0.001 to 31536000", dict.set, dict, "k", 1, bad)
+    check.fails("bad argument #3 to 'dict:set': a number of seconds from 0.001 to 31536000", dict.set, dict, "k", 1, bad)
   end
   for _, bad in ipairs { 0 / 0, 1 / 0, "1", {} } do
     check.fails("bad argument #2 to 'dict:incr': a finite number", dict.incr, dict, "n", bad)

@@ -1,4 +1,5 @@
--- `veche.http`: valid and invalid arguments. Responses are tested with the server, and with other servers.
+-- Tests which arguments the functions of `veche.http` accept and refuse. Responses are tested elsewhere, against
+-- running servers.
 local veche = require "veche"
 local check = require "check"
 local http = veche.http

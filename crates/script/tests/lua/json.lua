@@ -71,7 +71,8 @@ function t.objects_may_be_large()
 end
 
 function t.texts_may_be_long()
-  -- Long texts are processed in parts: characters and escapes lie across the ends of the parts.
+  -- Long texts are processed in parts, so some characters and escapes lie across the ends of the
+  -- parts.
   for _, piece in ipairs { "a", "\195\164", "\240\159\152\128", "\1", '"' } do
     for shift = 0, 3 do
       local text = ("x"):rep(shift) .. piece:rep(100000)

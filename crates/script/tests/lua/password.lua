@@ -1,4 +1,5 @@
--- `veche.password`: valid and invalid arguments. Hashes are tested beside the code that computes them.
+-- Tests which arguments the functions of `veche.password` accept and refuse. Hashes are tested beside the code that
+-- computes them.
 local veche = require "veche"
 local check = require "check"
 local t = {}

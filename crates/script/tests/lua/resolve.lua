@@ -1,4 +1,4 @@
--- `veche.resolve`: valid and invalid arguments. Answers are tested with the server.
+-- `veche.resolve`: valid and invalid arguments. The tests of the server cover the answers of DNS.
 local veche = require "veche"
 local check = require "check"
 local t = {}

@@ -61,7 +61,7 @@ function t.the_same_name_is_the_same_table()
   v:insert { id = 1, user = 1, location = 1, visited_at = 1, mark = 1 }
   check.equal(1, veche.table("same"):count())
   check.equal(true, visits("same") == v)
-  fails("it already exists with another schema: the existing table's column id is u32", veche.table, "same", { key = "id:u64", columns = {} })
+  fails("it already exists with another schema: the column id of the existing table has the type u32", veche.table, "same", { key = "id:u64", columns = {} })
   fails("there is no such table", veche.table, "nobody")
 end
 
@@ -88,7 +88,7 @@ function t.mistakes_name_table_column_value_and_limit()
   fails("table mistakes: column id: \"x\": a whole number (u32) expected", v.get, v, "x")
   fails("there is no column \"nope\"", v.get, v, 1, "nope")
   fails("there is no index \"nope\"", v.scan, v, "nope")
-  fails("from, to, above and below apply to the next column", v.scan, v, "by_location", 1, { from = 1 })
+  fails("from, to, above and below limit the column after the given values", v.scan, v, "by_location", 1, { from = 1 })
   fails("the options are from, to", v.scan, v, "by_user", 1, { form = 1 })
   fails("a table of veche.table expected", v.get, {}, 1)
   fails("the table has no ttl", v.insert, v, row { id = 2 }, 5)

@@ -19,7 +19,7 @@ end
 
 function t.v7_has_the_time_and_keeps_the_order()
   local last = ""
-  -- 6,000 ids are more than one millisecond has room for.
+  -- One millisecond has room for fewer than 6,000 ids.
   for _ = 1, 6000 do
     local id = uuid.v7()
     check.equal(id:match(FORM), "7")

@@ -21,7 +21,7 @@ function t.waits_for_all()
   group:wait()
   check.equal(ended, 10)
   check.equal(other:join(), 10)
-  -- A group can be used again.
+  -- After a group has become empty, it can be used again.
   group:add(2)
   group:add(-1)
   veche.spawn(group.done, group)

@@ -1,4 +1,4 @@
-//! Replies to calls, of any size, and hook requests.
+//! Replies of any size to calls, and requests of hooks.
 
 use std::net::{IpAddr, Ipv4Addr};
 

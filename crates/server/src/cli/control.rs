@@ -25,9 +25,9 @@ pub(super) struct ControlArgs {
     pub(super) control: Option<PathBuf>,
 }
 
-/// The longest wait for a response: a reload compiles and checks, all else is immediate.
+/// Maximum wait for a response. Only a reload takes long, because it compiles and checks.
 const ANSWER_WAIT: Duration = Duration::from_secs(45);
-/// How long to wait for the supervisor to execute another program; far more than it needs.
+/// How long to wait for the supervisor to execute the new program; far more than it needs.
 const CHANGE_WAIT: Duration = Duration::from_secs(5);
 /// The time that a server may take to end after its drain time.
 const STOP_GRACE: Duration = Duration::from_secs(15);
@@ -193,7 +193,7 @@ pub(super) fn reload(control: &ControlTarget) -> Result<(), CommandFailure> {
     }
     if !restart.is_empty() {
         eprintln!(
-            "veche: needs a restart to take effect: {}",
+            "veche: these changes take effect only after a restart: {}",
             restart.join(", ")
         );
     }

@@ -28,7 +28,8 @@ pub(super) struct FileWatch {
 
 /// Starts watching the files of a configuration.
 pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
-    // One slot is sufficient: if it is full, a reload is due anyway, which covers this save too.
+    // One slot is sufficient: if it is full, a reload is already due, and it will also load the
+    // file saved last.
     let (saved, saves) = sync_channel(1);
     let failed =
         |error: notify::Error| CommandFailure::new(Exit::Failed, format!("can't watch: {error}"));

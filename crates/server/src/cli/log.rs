@@ -45,8 +45,7 @@ pub(super) fn run(file: &Path, args: LogArgs) -> Result<(), CommandFailure> {
     loop {
         let count = ours.read(&mut bytes).map_err(failed)?;
         if count == 0 {
-            let why =
-                "the server process stopped sending: it has ended, or there are too many watchers";
+            let why = "the server process stopped sending log lines: it has ended, or too many commands are reading them";
             return Err(CommandFailure::new(Exit::NoServer, why));
         }
         let mut out = io::stdout().lock();

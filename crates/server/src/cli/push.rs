@@ -1,7 +1,7 @@
 //! `veche push`: pushes through the push listener.
 //!
 //! Pushes from standard input are pipelined: up to [`WINDOW`] of them wait for their responses, which a second thread
-//! reads; a single line is sent at once.
+//! reads. A single line on standard input is sent at once.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -49,7 +49,7 @@ pub(super) struct PushArgs {
 const WINDOW: usize = 256;
 /// The time limit for connecting, sending a line and receiving a response.
 const WAIT: Duration = Duration::from_secs(10);
-/// The longest message, and the longest line of standard input, in bytes.
+/// Maximum length in bytes of a message, and of a line of standard input.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 /// The longest response in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;

@@ -131,7 +131,8 @@ fn slow(kinds: &Value) -> String {
     text
 }
 
-/// The first rows, by their path in the response; other rows follow in the order of the response.
+/// The rows at the top of the table, each with its path in the response. The rows of all other
+/// values follow in the order of the response.
 const ROWS: [(&str, &str); 12] = [
     ("state", "/state"),
     ("pid", "/pid"),

@@ -8,7 +8,7 @@ use veche_nodes::{Announcement, NodeId};
 /// A snapshot of a node's state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Whether this node reaches the other nodes and has all their commands.
+    /// Whether this node reaches the other nodes and has received all their bans and user commands.
     pub(crate) is_current: bool,
     pub(crate) counts: NodeCounts,
     id: Option<NodeId>,

@@ -57,13 +57,10 @@ struct Thread {
     report: Arc<MetricsReport>,
 }
 
-/// Starts the thread, and waits until the node has the bans and commands of its cluster.
-///
-/// # Errors
-/// The engine can't be reached, on one line.
+/// The engine can't be reached. The text of the error is one line.
 #[expect(
     clippy::too_many_arguments,
-    reason = "this is called only once, with the parts of the process"
+    reason = "this function is called only once, and its arguments are the parts of the process"
 )]
 pub(crate) fn start(
     cluster: &Arc<Cluster>,
@@ -102,7 +99,7 @@ pub(crate) fn start(
         if began.elapsed() > START_WITHIN {
             let within = START_WITHIN.as_secs();
             return Err(format!(
-                "[engine] url: the engine can't be reached within {within} s"
+                "[engine] url: the engine could not be reached within {within} s"
             ));
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -107,7 +107,7 @@ pub(super) const CLOSES: &[CodeEntry] = &[
     ),
     close(
         DisconnectCode::ChannelLimit,
-        "the channels from the token or the back end, the user's personal channel and `subs` of a client without an SDK together exceed the limit",
+        "the channels from the token or the back end, the user's personal channel and `subs` of a client without an SDK together exceed the channel limit",
         &["limits.channels_per_client"],
         "",
     ),
@@ -170,13 +170,13 @@ pub(super) const ERRORS: &[CodeEntry] = &[
     ),
     error(
         ErrorCode::BadRequest,
-        "no data to publish, no token to refresh with, or a channel name over the length limit",
+        "the command has no data to publish, no token to refresh with, or a channel name over the length limit",
         &["limits.channel_name_bytes_max"],
         "",
     ),
     error(
         ErrorCode::NotAvailable,
-        "the channel has no history or no presence (checked before 103); the connection has no token to refresh; `rpc` without a handler; an unsupported command",
+        "the channel has no history or no presence (checked before 103); the connection has no token to refresh; `rpc` has no handler; or the command is not supported",
         &["namespace.history_size", "namespace.presence", "hooks.rpc"],
         "",
     ),
@@ -194,7 +194,7 @@ pub(super) const ERRORS: &[CodeEntry] = &[
     ),
     error(
         ErrorCode::UnrecoverablePosition,
-        "history since a position with a different epoch",
+        "a request for history since a position of another epoch",
         &["namespace.position_ttl"],
         "",
     ),

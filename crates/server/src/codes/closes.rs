@@ -1,4 +1,4 @@
-//! Rows of the page about closed WebSockets.
+//! Rows of the reference page about closed WebSockets.
 
 use veche_types::codes::CloseCode;
 
@@ -26,7 +26,7 @@ pub(super) const CLOSES: &[CodeEntry] = &[
     row(
         CloseCode::Idle.code(),
         CloseCode::Idle.text(),
-        "no message was sent in either direction for the time of `idle_timeout`",
+        "no message was sent in either direction within `idle_timeout`",
         &["limits.idle_timeout"],
         "",
     ),
@@ -233,7 +233,7 @@ pub(super) const SILENT: &[CodeEntry] = &[
     row(
         CloseCode::Abnormal.code(),
         "the client accepted no data for too long",
-        "no byte could be sent to the client for the time of `write_timeout`",
+        "no byte could be sent to the client within `write_timeout`",
         &["limits.write_timeout"],
         "veche_slow_consumers_total",
     ),

@@ -37,7 +37,7 @@ pub(super) const STATUSES: &[CodeEntry] = &[
     row(
         Status::BAD_REQUEST.0,
         "",
-        "the request violates HTTP, or the handshake RFC 6455; the text says where",
+        "the request violates HTTP, or the handshake violates RFC 6455; the response says how",
         &[],
         BROKEN,
     ),
@@ -51,21 +51,21 @@ pub(super) const STATUSES: &[CodeEntry] = &[
     row(
         Status::UNAUTHORIZED.0,
         "",
-        "the request has no credentials of the kind that the route's `identity` requires; the text says which",
+        "the request has no credentials of the kind that the route's `identity` requires; the response says which are missing",
         &["route.identity"],
         HANDSHAKES,
     ),
     row(
         Status::UNAUTHORIZED.0,
         "the token is refused: ",
-        "an invalid token; the text gives the reason",
+        "an invalid token; the response gives the reason",
         &["route.identity", "jwt.issuer", "jwt.audience", "jwt.leeway"],
         "veche_tokens_refused_total",
     ),
     row(
         Status::UNAUTHORIZED.0,
         "the token was revoked",
-        "revoked with `revoke_token` or `invalidate_user_tokens`",
+        "the back end revoked the token with `revoke_token` or `invalidate_user_tokens`",
         &["api.blocks"],
         HANDSHAKES,
     ),
@@ -226,7 +226,7 @@ pub(super) const STATUSES: &[CodeEntry] = &[
     row(
         Status::TOO_MANY_REQUESTS.0,
         "too many connections of this address",
-        "`Retry-After` gives the delay",
+        "`Retry-After` gives the delay before the next attempt",
         &["limits.connections_per_address"],
         TURNED_AWAY,
     ),
@@ -340,14 +340,14 @@ pub(super) const STATUSES: &[CodeEntry] = &[
     row(
         Status::SERVICE_UNAVAILABLE.0,
         "passwords can't be checked at the moment",
-        "PAM fails or is too slow; the log says which",
+        "PAM fails or is too slow; the log has the details",
         &["pam.timeout", "pam.helpers"],
         PASSWORDS,
     ),
     row(
         Status::SERVICE_UNAVAILABLE.0,
         "too many passwords are being checked",
-        "`Retry-After` gives the delay",
+        "`Retry-After` gives the delay before the next attempt",
         &["pam.waiting", "pam.helpers", "pam.wrong_per_address"],
         PASSWORDS,
     ),
@@ -407,7 +407,7 @@ pub(super) const ERRORS: &[CodeEntry] = &[
     row(
         ErrorCode::LimitExceeded.code() as u16,
         "the server is short of memory",
-        "with status 503; the call had no effect",
+        "sent with status 503; the call had no effect",
         &["limits.memory_limit"],
         "veche_pushes_turned_away_total",
     ),
@@ -428,7 +428,7 @@ pub(super) const ERRORS: &[CodeEntry] = &[
     row(
         ErrorCode::TooManyRequests.code() as u16,
         "publish rate limit of this key exceeded",
-        "with status 429; the call had no effect",
+        "sent with status 429; the call had no effect",
         &["api.publish_rate"],
         "veche_pushes_turned_away_total",
     ),

@@ -92,6 +92,10 @@ fn unknown_names_are_reported_with_the_known_ones() {
     let (_, end) = dump(&store, of_index);
     let expected = "the table \"users\" has no index \"by_name\": there is \"by_mark\"";
     assert_eq!(end.error.as_deref(), Some(expected));
+    let several = listed("table", ["a", "b", "c"].into_iter());
+    assert_eq!(several, "there are \"a\", \"b\" and \"c\"");
+    let many = listed("table", std::iter::repeat_n("a", NAMES_SHOWN_MAX + 2));
+    assert!(many.ends_with("\"a\" and 2 more"), "{many}");
 }
 
 #[test]

@@ -6,10 +6,10 @@ use std::path::Path;
 use rustix::fs::Stat;
 use veche_frontends::static_files::{ContentCoding, File, FileContent};
 
-/// The total size of cached content in bytes.
+/// Maximum total size of the cached content in bytes.
 const CACHE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The most cached files, including variants known to be missing.
+/// Maximum number of cached files, including variants known to be missing.
 const CACHE_FILES_MAX: usize = 4096;
 
 /// Identifies a version of a file.
@@ -25,7 +25,8 @@ pub(super) struct FileVersion {
 }
 
 impl FileVersion {
-    // The types of the fields of `Stat` differ between architectures, so some need no conversion.
+    // The types of the fields of `Stat` differ between architectures, so on some of them a conversion has
+    // no effect.
     #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
     pub(super) fn of(stat: &Stat) -> Self {
         Self {

@@ -189,7 +189,7 @@ fn the_demo_is_built_in() {
     );
 }
 
-/// Returns the content of a gzip variant and its description.
+/// Returns the content of the gzip variant of a file, and the metadata of this variant.
 fn variant(
     files: &mut DiskFiles,
     root: &Path,

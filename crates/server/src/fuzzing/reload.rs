@@ -52,7 +52,10 @@ pub fn reload(data: &[u8]) {
         let read = match config::parse(&file(), text) {
             Ok(read) => read,
             Err(report) => {
-                assert!(!report.to_string().is_empty(), "refused without a word");
+                assert!(
+                    !report.to_string().is_empty(),
+                    "a configuration was refused without a message"
+                );
                 continue;
             }
         };
@@ -65,7 +68,10 @@ pub fn reload(data: &[u8]) {
         let config = read.on_top_of(&started);
         match stage.reload(&config) {
             Ok(()) => current = config,
-            Err(why) => assert!(!why.is_empty(), "refused without a word"),
+            Err(why) => assert!(
+                !why.is_empty(),
+                "a configuration was refused without a message"
+            ),
         }
         stage.settle();
         // Existing connections stay open, with the settings under which they were opened.

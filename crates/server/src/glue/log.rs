@@ -17,9 +17,9 @@ pub(super) type DurableMark = Arc<AtomicU64>;
 pub(super) struct RecordedLog {
     pub(super) record: OutputRecord,
     pub(super) reported: DurableMark,
-    /// The number of the last submitted batch. `known`: the number of the last batch that was reported
-    /// durable to the worker.
+    /// The number of the last submitted batch.
     pub(super) batch: u64,
+    /// The number of the last batch that was reported durable to the worker.
     pub(super) known: u64,
 }
 

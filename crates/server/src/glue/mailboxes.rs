@@ -16,7 +16,8 @@ type WorldMail = WorkerMail<Infallible>;
 pub(super) struct Mailboxes {
     me: usize,
     ends: Vec<Option<Mailbox<WorldMail>>>,
-    /// For each end, the number of the worker's data messages that were taken and whose credit has not been returned.
+    /// For each mailbox in `ends`, the number of the worker's data messages that were taken and
+    /// whose credit has not been returned.
     taken: Vec<u32>,
 }
 
@@ -105,7 +106,8 @@ impl Mailboxes {
         }
     }
 
-    /// Returns, for each end, the number of delivered data messages that the worker has not finished.
+    /// Returns, for each mailbox in `ends`, the number of delivered data messages that the worker
+    /// has not finished.
     pub(super) fn unfinished(&self) -> Vec<u32> {
         let ends = self.ends.iter();
         let unfinished = ends.map(|end| end.as_ref().map_or(0, |end| end.unfinished(self.me)));

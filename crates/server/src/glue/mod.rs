@@ -19,7 +19,7 @@ use veche_sim::{ACTIONS, compare};
 /// The number of worlds compared: enough to detect the faults of `sim/MUTATIONS.md`, in a few seconds.
 const WORLDS: u64 = 150;
 
-/// The output of a worker, its driver and its mailbox, in order.
+/// What a worker, its driver and its mailbox have sent, in the order of sending.
 type OutputRecord = Arc<Mutex<Vec<WorkerOutput>>>;
 
 fn number(name: &str, usual: u64) -> u64 {

@@ -1,5 +1,5 @@
-//! Channel history on disk: opened and loaded into the hubs before the server is ready, written while it runs, closed
-//! at its end.
+//! Channel history on disk: opened and loaded into the hubs before the server is ready, written while the server runs,
+//! and closed when the server ends.
 //!
 //! Storage is in `veche-archive`, and the queue in the hub (`crates/hub/src/log.rs`); `records` converts between their
 //! types, and each worker transfers batches (`worker/history.rs`).
@@ -40,7 +40,7 @@ pub(crate) struct HistoryArchive {
     /// Whether there is an archive.
     is_on: bool,
     is_closing: AtomicBool,
-    /// Whether failing writes have been logged.
+    /// Whether the log's latest message about the history says that it can't be written.
     was_failing: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ impl HistoryArchive {
             match stats.is_failing {
                 true => error!(
                     error = stats.last_error.unwrap_or_default(),
-                    "history can't be written: publications to channels with history wait until it can be"
+                    "history can't be written; publications to channels with history wait until it can be written"
                 ),
                 false => info!("history can be written again"),
             }
@@ -162,7 +162,7 @@ fn reset(path: &Path, options: &Options, reason: &str) -> Result<(Archive, Loade
     error!(
         reason,
         aside = %aside.display(),
-        "history is damaged and was set aside: channels start with new epochs"
+        "history is damaged and was set aside, so channels start with new epochs"
     );
     veche_archive::open(path, options)
 }

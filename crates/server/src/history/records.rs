@@ -123,7 +123,7 @@ pub(crate) fn batch_of(number: u64, records: Vec<ArchiveRecord>) -> LogBatch {
         },
         ArchiveRecord::Trimmed { channel, below } => LogRecord::Trimmed { channel, below },
         ArchiveRecord::Dropped { channel } => LogRecord::Dropped { channel },
-        ArchiveRecord::Cleared { .. } => panic!("the hub never reports this"),
+        ArchiveRecord::Cleared { .. } => panic!("the hub never reports that a channel was cleared"),
     };
     LogBatch {
         number,

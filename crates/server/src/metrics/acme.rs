@@ -26,7 +26,7 @@ impl Collector for AcmeCollector {
         let figures = self.0.metrics();
         let mut family = encoder.encode_descriptor(
             "veche_acme_orders",
-            "Finished orders of certificates",
+            "Orders of certificates that have ended, by outcome",
             None,
             MetricType::Counter,
         )?;
@@ -42,17 +42,17 @@ impl Collector for AcmeCollector {
         let gauges: [Gauge; 3] = [
             (
                 "veche_acme_certificate_held",
-                "1 if an ordered certificate exists that has the configured names and has not expired, otherwise 0; by the certificate's file",
+                "1 while the server holds an unexpired certificate from the authority for the configured names, otherwise 0",
                 |one| i64::from(one.is_held),
             ),
             (
                 "veche_acme_failures",
-                "Failed orders of a certificate since the last successful one, by the certificate's file",
+                "Failed orders of a certificate since its last successful order",
                 |one| i64::from(one.failures),
             ),
             (
                 "veche_acme_next_order_seconds",
-                "Unix time at which a certificate is ordered next, by the certificate's file",
+                "Unix time at which a certificate is ordered next",
                 |one| one.due_s,
             ),
         ];

@@ -57,7 +57,10 @@ impl Collector for CallCollector {
             let counter = ConstCounter::new(figures.calls());
             counter.encode(family.encode_family(&[("client", client)])?)?;
         }
-        let (name, help) = ("veche_outbound_errors", "Failed calls of scripts");
+        let (name, help) = (
+            "veche_outbound_errors",
+            "Failed calls of scripts to other servers",
+        );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (client, figures) in self.each() {
             for kind in CallErrorKind::ALL {

@@ -31,7 +31,7 @@ impl Collector for EventCollector {
             ),
             (
                 "veche_events_refused",
-                "Events answered with 400 to 499, which are not repeated",
+                "Events that the back end answered with a status from 400 to 499; they are not sent again",
                 figures.refused.read(),
             ),
             (
@@ -41,7 +41,7 @@ impl Collector for EventCollector {
             ),
             (
                 "veche_events_failures",
-                "Failed requests with events, which are repeated",
+                "Failed requests with events; they are repeated",
                 figures.failures.read(),
             ),
         ] {

@@ -1,4 +1,5 @@
-//! The process-wide state that front ends query: shared limits, bans and revoked sessions, reports.
+//! Implements [`ProcessServices`]: the process-wide state that front ends query, such as shared
+//! limits, bans, revoked sessions and metrics.
 
 use std::net::IpAddr;
 

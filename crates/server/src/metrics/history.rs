@@ -51,7 +51,7 @@ impl Collector for HistoryCollector {
         for (name, help, value) in [
             (
                 "veche_history_disk_bytes",
-                "Recent size of the files in [history] path",
+                "Size of the files in the folder [history] path, as last measured",
                 stats.file_bytes,
             ),
             (

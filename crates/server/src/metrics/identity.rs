@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::histogram::histogram;
 use veche_identity::{IdentityProviders, LookupOutcome};
 
-/// Collects the values at each scrape.
+/// Collects the metrics of the identity providers at each scrape.
 pub(super) struct IdentityCollector(pub(super) Arc<IdentityProviders>);
 
 impl fmt::Debug for IdentityCollector {
@@ -34,7 +34,7 @@ impl Collector for IdentityCollector {
         for (name, help, values) in [
             (
                 "veche_identity_hook_questions",
-                "Requests for the user of a client, by outcome, including those not sent to the back end",
+                "Requests of the identity hook for the user of a client, by outcome, including those not sent to the back end",
                 asked.collect::<Vec<_>>(),
             ),
             (
@@ -63,7 +63,7 @@ impl Collector for IdentityCollector {
         histogram(seconds, &figures.took)?;
         let started = encoder.encode_descriptor(
             "veche_pam_helpers_started",
-            "Helper processes started",
+            "Helper processes started for password checks",
             None,
             MetricType::Counter,
         )?;
@@ -80,7 +80,11 @@ impl Collector for IdentityCollector {
                 "Back ends whose requests are paused because they failed",
                 paused as u64,
             ),
-            ("veche_jwt_keys", "Keys for checking tokens", keys as u64),
+            (
+                "veche_jwt_keys",
+                "Keys with which tokens are verified",
+                keys as u64,
+            ),
             (
                 "veche_pam_waiting",
                 "Handshakes and requests waiting for a password check",
@@ -88,7 +92,7 @@ impl Collector for IdentityCollector {
             ),
             (
                 "veche_pam_helpers",
-                "Running helper processes",
+                "Running helper processes for password checks",
                 passwords.helpers.read(),
             ),
         ] {

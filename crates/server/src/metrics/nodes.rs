@@ -64,7 +64,7 @@ impl Collector for Nodes {
             ),
             (
                 "veche_cluster_gaps",
-                "Gaps in the commands received from other nodes, which this node then read again",
+                "Gaps in the commands received from other nodes; this node then read the missing ones again",
                 counts.gaps,
             ),
             (

@@ -83,7 +83,10 @@ impl Collector for ProcessCollector {
                 ConstGauge::new(value).encode(family)?;
             }
         }
-        let (name, help) = ("veche_build_info", "The running version; always 1");
+        let (name, help) = (
+            "veche_build_info",
+            "The running version, as a label; the value is always 1",
+        );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         let labels = [("version", env!("CARGO_PKG_VERSION"))];
         ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;

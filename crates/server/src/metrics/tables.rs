@@ -32,7 +32,7 @@ const GAUGES: [Gauge; 3] = [
     ),
     (
         "veche_table_bytes_max",
-        "The memory limit of a table, bytes_max of its schema",
+        "The memory limit of a table (bytes_max of its schema)",
         |f| f.bytes_max,
     ),
 ];
@@ -92,7 +92,7 @@ fn whole(table: &Table) -> Value {
             json!({"name": column.name, "type": column.type_text(), "bytes": bytes})
         })
         .collect();
-    // If rows expire, the last index is an unnamed one by expiry time, which is not listed.
+    // If rows expire, the last index is the unnamed index by expiry time, which is not listed.
     let indexes = schema.indexes.iter().zip(&info.indexes);
     let indexes: Vec<Value> = indexes
         .filter(|(index, _)| schema.index(index.name.as_bytes()).is_some())

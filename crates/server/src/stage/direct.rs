@@ -19,13 +19,13 @@ pub(super) struct DirectDriver {
     options: Options,
     waker: Waker,
     now_ms: u64,
-    /// Whether a connection is open, by index, which is never reused.
+    /// Whether each connection is open, by index. An index is never reused.
     open: Vec<bool>,
     dialed: VecDeque<(ConnectionId, ListenerId, SocketAddr)>,
     arrivals: VecDeque<(ConnectionId, Vec<u8>)>,
     closing: VecDeque<ConnectionId>,
     sent_bytes: u64,
-    /// Data sent to each transport; `None` if it is discarded.
+    /// The data sent to each transport; `None` if sent data is discarded.
     kept: Option<Vec<Vec<u8>>>,
 }
 

@@ -174,8 +174,8 @@ impl<A: WorkerApps> WorkerState<A> {
         Ok(())
     }
 
-    /// Returns whether a connection counts towards the limits of its peer's address. Back ends and proxies don't: their
-    /// addresses stand for many clients.
+    /// Returns whether a connection counts towards the limits of its peer's address. Back ends and proxies don't count,
+    /// because their addresses stand for many clients.
     fn counts(&self, listener: u16, peer: IpAddr) -> bool {
         let listener = &self.worker.shared().config.listeners[listener as usize];
         listener.role == ListenerRole::Public && !listener.access.trusts(peer)
@@ -189,8 +189,8 @@ impl<A: WorkerApps> WorkerState<A> {
         self.worker.shared().config.listeners[listener as usize].role
     }
 
-    /// Pauses accepting clients, because the connection limit is reached: they wait. Back ends and
-    /// operators are accepted on reserved descriptors.
+    /// Pauses accepting clients, because the connection limit is reached. New clients wait; back ends and operators are
+    /// accepted on reserved descriptors.
     pub(super) fn pause_accepting<D: Driver>(&mut self, driver: &mut D) {
         self.worker.shared().stats.accepts_stalled.add(1);
         self.set_accepting(driver, AcceptPolicy::BackEndsOnly);

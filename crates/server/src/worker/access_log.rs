@@ -19,7 +19,7 @@ impl<A: WorkerApps> WorkerState<A> {
     pub(super) fn begin_access_log(&mut self) {
         self.access_log.writer = self.common.access.writer();
         let choice = self.access_log.writer.as_ref().map(|writer| writer.choice);
-        // Sampling needs no secret seed; it should only differ between workers.
+        // The seed need not be secret; it should only differ between workers.
         let seed = self.index() as u64 ^ self.worker.shared().now.wall_ms;
         let access_log = &mut self.worker.shared_mut().requests.outboxes.access_log;
         access_log.set_filter(choice, seed);

@@ -37,7 +37,7 @@ impl WallClock {
 /// Returns the current time, to measure the duration of turns.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the worker's loop is where time is read"
+    reason = "only the worker's loop reads the clock, and this function is part of it"
 )]
 pub(super) fn clock_now() -> std::time::Instant {
     std::time::Instant::now()
@@ -45,7 +45,7 @@ pub(super) fn clock_now() -> std::time::Instant {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the worker's loop is where time is read"
+    reason = "only the worker's loop reads the clock, and this function is part of it"
 )]
 fn wall_now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -10,13 +10,13 @@ use veche_worker::AppHost;
 
 /// The applications of a worker, as seen by its driver.
 pub(crate) trait WorkerApps: AppHost {
-    /// Takes the applications' requests for sockets.
+    /// Takes the applications' requests to dial or drop outgoing connections.
     fn take_asked(&mut self) -> Vec<DialAction>;
 
     /// Replaces the code of applications; connections remain.
     fn reload(&mut self, app_set: &AppSet, shared: &mut Context);
 
-    /// Starts the services whose start was held back.
+    /// Starts the services, which wait while services of a replaced process may still be running.
     fn start_services(&mut self);
 }
 

@@ -1,4 +1,4 @@
-//! Writes events recorded by connections to the log.
+//! Logs the events that connections have recorded.
 
 use tracing::{info, warn};
 use veche_frontends::{LogNote, NoteLevel};
@@ -26,7 +26,7 @@ impl<A: WorkerApps> WorkerState<A> {
             warn!(
                 target: LOG,
                 worker = self.index(),
-                dropped, "{dropped} more lines of this kind were not logged: {last}"
+                dropped, "{dropped} more lines of this kind were not logged; the last one: {last}"
             );
         }
     }

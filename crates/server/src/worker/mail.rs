@@ -21,7 +21,7 @@ pub(crate) enum WorkerMail<M = AppWorkerMessage> {
     Acceptors(TlsAcceptors),
     /// Starts the services of this process, since those of the previous process have ended.
     StartServices,
-    /// Closes all connections, spread over this many milliseconds, for a reason.
+    /// Closes all connections, spread over this many milliseconds, for the given reason.
     Drain(u64, ShutdownReason),
     /// Cuts off the connections that are left, at the end of the drain.
     CutOff,

@@ -98,7 +98,7 @@ impl TlsLayer {
         !self.waiting.is_empty()
     }
 
-    /// Returns whether the client's FIN has to wait for earlier bytes, and records it.
+    /// Returns whether the client's FIN has to wait for earlier bytes. If so, records that it waits.
     pub(super) fn holds_end(&mut self) -> bool {
         self.waits_to_end |= self.is_waiting();
         self.waits_to_end

@@ -18,7 +18,8 @@ use veche_tls::{ClientTrust, TrustSource, TrustStores};
 #[derive(Default)]
 pub(super) struct TrustLoader {
     under_way: Vec<TrustRead>,
-    /// True in tests: the worker reads the certificates itself, so that nothing depends on the timing of other threads.
+    /// Whether the worker reads the certificates itself, as in tests, so that nothing depends on the timing of other
+    /// threads.
     pub(super) is_own: bool,
 }
 

@@ -37,8 +37,8 @@ final class Accounts
     public function check(string $name, string $password): ?string
     {
         $hash = $this->locked(LOCK_SH, fn (array $hashes): array => [$hashes, $hashes[$name] ?? null]);
-        // An unknown name takes the same time, so that the response time does not reveal which
-        // names exist.
+        // The check of an unknown name takes as long as that of a known name, so that the response
+        // time does not reveal which names exist.
         $isRight = password_verify($password, $hash ?? '$2y$10$abcdefghijklmnopqrstuuE4vjUMQrtUZ4Au3VbPhe4mfLgWLnOa6');
         return $hash !== null && $isRight ? null : 'Wrong name or password.';
     }

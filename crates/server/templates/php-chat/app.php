@@ -37,7 +37,7 @@ function people(Veche\App $app): object
     return (object) array_column($app->client()->presence(ROOM), 'user', 'client');
 }
 
-// Veche has checked the token: $conn->user is logged in.
+// Veche has checked the token, so $conn->user is logged in.
 $app->open(fn (Veche\Connection $conn) => $conn->subscribe(ROOM));
 
 $app->message(function (Veche\Connection $conn, string $data) use ($app): void {

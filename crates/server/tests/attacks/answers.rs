@@ -1,5 +1,5 @@
-//! Large responses that clients do not read: their cost in memory and worker time. Also data that fills the memory up
-//! to `memory_limit`: the limit has to hold, and the memory is released afterwards.
+//! Attacks with large responses that clients do not read: tests their cost in memory and worker time. Other attacks
+//! fill the memory up to `memory_limit`: the limit has to hold, and the memory is released afterwards.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -39,7 +39,7 @@ const ATTACKERS: usize = 4;
 /// The number of clients per attacker.
 const CLIENTS: usize = 75;
 
-/// The tolerated total memory: for each client a hundred kilobytes of pending data, and its session.
+/// The tolerated total memory: for each client its session and a hundred kilobytes of pending data.
 const MEMORY_MIB_MAX: u64 = 64;
 
 fn say(socket: &mut TcpStream, command: &Value) {

@@ -1,5 +1,5 @@
-//! JSON and forms that are slow to parse, sent to applications; and scripts that allocate more memory than the server
-//! has.
+//! Attacks on applications: JSON and forms that are slow to parse, and scripts that allocate more memory than the
+//! server has.
 
 use std::io::Write;
 use std::thread;

@@ -26,7 +26,7 @@ const LATER_MAX: Duration = Duration::from_millis(50);
 /// The thread under attack.
 const WORKER: &str = "worker 0";
 
-/// The maximum number of attempts at an attack. It is repeated because the machine may be busy.
+/// The maximum number of attempts at an attack. A failed attempt is repeated, because the machine may have been busy.
 const TRIES: u32 = 5;
 
 /// The number of bystanders of each server.
@@ -71,8 +71,8 @@ pub(crate) struct Attack<'a> {
     pub(crate) memory_mib_max: u64,
     /// The I/O driver of the attacked server and of the second server.
     pub(crate) io: &'static str,
-    /// Whether there are also clients that reconnect for each message; they must be served in time
-    /// too.
+    /// Whether there are also clients that reconnect for each message. They must be served in time, like the clients
+    /// that stay.
     pub(crate) has_newcomers: bool,
 }
 
@@ -117,7 +117,7 @@ impl<'s> Target<'s> {
         thread::sleep(self.ends.saturating_duration_since(now()));
     }
 
-    /// Records that the server reacted to one round as expected: an attack without effect tests nothing.
+    /// Records that the server reacted to one round as expected. An attack without effect would test nothing.
     pub(crate) fn landed(&self) {
         self.landed.fetch_add(1, Relaxed);
     }
@@ -222,7 +222,7 @@ impl Attack<'_> {
         evidence.write(pid);
     }
 
-    /// Runs one attempt; returns the echo latencies of both servers.
+    /// Runs one attempt. Returns the echo latencies of the attacked server and of the second server.
     fn attempts(
         &self,
         target: &Target<'_>,
@@ -249,7 +249,7 @@ impl Attack<'_> {
     }
 }
 
-/// Returns for which share of its runnable time a thread ran between two readings of its times.
+/// Returns the share of its runnable time in which a thread ran, from two readings of its times.
 pub(crate) fn share(before: Option<(u64, u64)>, after: Option<(u64, u64)>) -> f64 {
     let (Some(before), Some(after)) = (before, after) else {
         return 1.0;

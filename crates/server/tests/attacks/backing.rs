@@ -11,7 +11,8 @@ use crate::attack::Attack;
 use crate::raw::{connect, status};
 use crate::support::Options;
 
-/// The data that the server sends to each new connection, or in response to any data.
+/// Arbitrary answers of a server that Veche calls. The server sends them to new connections, or in response to any
+/// data.
 const ANSWERS: [&[u8]; 8] = [
     b"$536870912\r\nhalf a gigabyte, of which this is all",
     b"*1000000000\r\n$1\r\na\r\n",

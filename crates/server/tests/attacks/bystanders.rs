@@ -39,7 +39,8 @@ impl Waits {
         json!({"p99_ms": ms(self.p99), "worst_ms": ms(self.worst), "anew_p99_ms": ms(self.newcomers_p99)})
     }
 
-    /// Returns whether latencies exceed those of another server by at most `later`.
+    /// Returns whether these latencies exceed those of `beside`, measured on another server, by at most `later` per
+    /// round trip.
     pub(crate) fn is_within(&self, beside: &Self, later: Duration) -> bool {
         self.p99 <= beside.p99 + later
             && self.newcomers_p99 <= beside.newcomers_p99 + ANEW_TRIPS * later

@@ -48,8 +48,8 @@ fn channels_by_the_thousand() {
     });
 }
 
-/// Names with control characters, and a new path each time: the log has one line per event, and the number of metrics
-/// does not grow.
+/// Clients send names with control characters, and each request has a new path. Each event must still fill one line
+/// of the log, and the number of metrics must not grow.
 #[test]
 fn words_for_the_log() {
     let attack = Attack {
@@ -90,7 +90,7 @@ fn words_for_the_log() {
     });
 }
 
-/// More clients than fit the kernel's queue connect at once and send nothing, while bystanders are served.
+/// More clients than fit into the kernel's queue connect at once and send nothing, while bystanders are served.
 #[test]
 fn a_crowd_that_says_nothing() {
     let attack = Attack::default();

@@ -73,7 +73,8 @@ fn bombs() {
     });
 }
 
-/// A quarter of a gigabyte in fragments of a hundred bytes: earlier fragments count towards the limit.
+/// A quarter of a gigabyte in fragments of a hundred bytes. Earlier fragments of a message count
+/// towards the limit.
 #[test]
 fn bombs_in_pieces() {
     let bomb = bomb(1 << 28);

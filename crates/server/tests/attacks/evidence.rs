@@ -19,7 +19,7 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 /// The result of one attack.
 pub(crate) struct Evidence {
     pub(crate) io: &'static str,
-    /// The latencies of the ordinary clients of the attacked server and of the server beside it.
+    /// The latencies of the ordinary clients of two servers: the attacked one, and another one that runs beside it.
     pub(crate) waits: [Waits; 2],
     /// The resident memory of the server process in KiB before the attack. `peak_kib` is the maximum.
     pub(crate) before_kib: u64,

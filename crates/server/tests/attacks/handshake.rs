@@ -91,7 +91,8 @@ fn more_headers_than_are_taken() {
     });
 }
 
-/// Fifty thousand packets for one head: a parser that rescans it for each byte reads a gigabyte.
+/// Sends one head in fifty thousand packets. A parser that rescans the head for each byte would
+/// read a gigabyte.
 #[test]
 fn a_long_head_byte_by_byte() {
     let attack = Attack {
@@ -141,7 +142,7 @@ fn heads_that_never_end() {
     });
 }
 
-/// A thousand overlapping ranges: at most the whole file is sent, once.
+/// A request for a thousand overlapping ranges gets at most the whole file, once.
 #[test]
 fn ranges_by_the_thousand() {
     let page = "x".repeat(1 << 20);

@@ -5,7 +5,7 @@
 //! of single handlers. These tests measure the whole server: the longest round trip of an echo, and
 //! the peak of the process's memory. An idle server is measured at the same time: its round trips
 //! are the machine's own delay. The kernel reports for what share of its runnable time the worker
-//! had a core; the bound is scaled by that share.
+//! had a core; the bound on the round trip is divided by that share.
 //!
 //! Without `VECHE_ATTACK_SECONDS` only some calls are measured. `VECHE_TEST_BIN` names an optimised
 //! build of the server, which must keep the bounds of the guide. `--nocapture` prints a table of
@@ -25,8 +25,9 @@ use crate::raw::{CLOSE, TEXT, connect, frame, handshake, hear, status};
 use crate::support::{Server, Setup, Socket, chosen_io, now, process};
 use worst::{WORST, Worst};
 
-/// The default CPU time after which a handler is stopped, and the default memory limit of its VM.
+/// The default CPU time after which a handler is stopped.
 const BUDGET: Duration = Duration::from_millis(20);
+/// The default memory limit of a VM, in MiB.
 const MEMORY_MIB: u64 = 64;
 
 /// The tolerated wait of a client, in addition to the handler's CPU budget and to the wait of the
@@ -80,21 +81,22 @@ const QUICK: &[&str] = &[
     "table:batch table:clear",
 ];
 
-/// The duration of a measurement of one row.
+/// The duration of one measurement of a call.
 const ROW: Duration = Duration::from_secs(1);
+/// The same duration if only some calls are measured.
 const ROW_QUICK: Duration = Duration::from_millis(400);
 
 /// The pause between two echoes of a client.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The maximum number of measurements of a row. A row is measured again until a measurement is
-/// within the bound, since the machine may pause.
+/// The maximum number of measurements of a call. Since the machine may pause, a call is measured
+/// again until its round trip is within the bound.
 const TRIES: u32 = 5;
 
 const WORKER: &str = "worker 0";
 
-/// Returns a script that repeats a call until it is stopped, and reports a programming error in the
-/// call to the client.
+/// Returns a script that repeats a call until it is stopped. If the call contains a programming
+/// error, the script reports the error to the client.
 fn script((_, setup, call): &Worst) -> String {
     // The server loads a script twice, first to check it and then to run it. The rows inserted by
     // the check persist, so an insert would fail the second time.
@@ -155,7 +157,8 @@ fn attack(server: SocketAddr, until: Instant) -> u32 {
                 }
                 // A message that the handler has sent.
                 Some(_) => {}
-                // The handler may be suspended, for example until its publications are accepted.
+                // No message arrives while the handler is suspended, for example until its publications are
+                // accepted.
                 None => break,
             }
         }
@@ -163,7 +166,7 @@ fn attack(server: SocketAddr, until: Instant) -> u32 {
     stopped
 }
 
-/// Sends echoes until a time. Returns the longest round trip.
+/// Sends messages to be echoed until `until`. Returns the longest round trip.
 fn worst_trip(client: &mut Socket, until: Instant) -> Duration {
     let mut worst = Duration::ZERO;
     while now() < until {
@@ -176,7 +179,7 @@ fn worst_trip(client: &mut Socket, until: Instant) -> Duration {
     worst
 }
 
-/// One measurement of a row of the table.
+/// One measurement of a call.
 struct Measured {
     /// The longest round trip of the server under test. `beside` is that of the idle server.
     here: Duration,
@@ -239,8 +242,8 @@ fn is_optimised() -> bool {
     std::env::var_os("VECHE_TEST_BIN").is_some() || !cfg!(debug_assertions)
 }
 
-/// Measures a row, repeatedly while the bound is exceeded. Prints the row's line of the table;
-/// returns the line if the row still exceeds a bound.
+/// Measures a call up to [`TRIES`] times, until its round trip is within the bound. Prints its line
+/// of the table. Returns the line if the last measurement exceeds the bound on time or memory.
 fn measure(row: &Worst, idle: &Server) -> Option<String> {
     let (names, _, call) = row;
     let server = server(&script(row));

@@ -1,4 +1,5 @@
-//! Clients that request more than they read, and clients that make the server send to others that do not read.
+//! Tests clients that request more than they read, and clients that make the server send to others that do not
+//! read.
 
 use std::io::Write;
 
@@ -8,8 +9,8 @@ use crate::attack::Attack;
 use crate::raw::{connect_with, narrow, upgrade};
 use crate::support::{Lines, Options, Socket};
 
-/// Subscribers of a busy channel that read nothing: each is cut off individually, and subscribers that read get
-/// everything.
+/// Some subscribers of a busy channel read nothing. Each of them is cut off individually, and the other
+/// subscribers get everything.
 #[test]
 fn subscribers_that_do_not_read() {
     let attack = Attack {
@@ -18,7 +19,7 @@ fn subscribers_that_do_not_read() {
             ..Options::default()
         },
         attackers: 2,
-        // The memory of a hundred outboxes, and of the publications under way.
+        // Leaves room for a hundred full outboxes and for the publications under way.
         memory_mib_max: 32,
         ..Attack::default()
     };

@@ -74,7 +74,8 @@ fn unread_answers() {
             files: &[("site/large.html", &page)],
             ..Options::default()
         },
-        // The growth is about 30 MiB for 200 connections, each with an outbox of 64 KiB and as much of the file.
+        // The growth is about 30 MiB for 200 connections. Each connection has an outbox of 64 KiB
+        // and up to 64 KiB of the file.
         memory_mib_max: 48,
         ..Attack::default()
     };
@@ -88,7 +89,7 @@ fn unread_answers() {
         }
         target.outlast();
         // The server closes the connections after `write_timeout`, which is shorter than the
-        // attack. The remaining ones are closed here.
+        // attack. Connections that are still open are closed here.
         target.landed();
     });
 }

@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Returns the references to tests in backticks: a file of the repository and an item in it.
+/// Returns the tests that the table names in backticks: for each, a file of the repository and an item in it.
 fn named() -> impl Iterator<Item = (&'static str, &'static str)> {
     let code = TABLE.split('`').skip(1).step_by(2);
     code.filter_map(|code| code.split_once("::"))

@@ -203,7 +203,8 @@ fn garbage_after_the_handshake() {
         let mut client = whole.open(target);
         client.upgrade("/echo").expect("it opens");
         let garbage: Vec<u8> = (0..rng.usize(1..20_000)).map(|_| rng.u8(..)).collect();
-        // The garbage follows the header of an application data record, or nothing.
+        // In half of the attacks the garbage is preceded by the header of an application data
+        // record.
         let begin: &[u8] = if rng.bool() {
             &[23, 3, 3, 0x01, 0x00]
         } else {

@@ -1,4 +1,4 @@
-//! Processes that die during a run: the tester's own, and the server's named by `--pid`.
+//! Tests runs during which a process of the tester or the server process named by `--pid` dies.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -58,7 +58,7 @@ fn a_lost_process_costs_its_own_figures_only() {
     assert_eq!(outcome.count("/messages/unanswered"), 0, "{outcome:#?}");
 }
 
-/// The process named by `--pid` is no longer there, or is a zombie, which still has a pid but uses no CPU time.
+/// The process named by `--pid` has ended, or is a zombie, which still has a pid but uses no CPU time.
 #[test]
 fn a_server_that_ends_is_reported() {
     let server = Server::start(SETUP);

@@ -1,4 +1,5 @@
-//! Runs every kind of load against the real server, without errors and with a correct ledger.
+//! Runs every kind of load against the real server, and asserts that there are no errors and that
+//! the ledger is correct.
 
 use crate::support::Setup;
 use crate::support::server::{Options, Server};
@@ -185,8 +186,8 @@ fn chaos_adds_up() {
     assert!(count("away") > 0 && count("delivered") > count("expected") / 2);
 }
 
-/// Clients that are disconnected repeatedly recover all publications; with a short history, losses
-/// are reported.
+/// Clients are repeatedly disconnected, and recover all publications. If the history is too short,
+/// losses are reported.
 #[test]
 fn a_reconnecting_client_misses_nothing() {
     let routes = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
@@ -247,8 +248,8 @@ fn a_reconnecting_client_misses_nothing() {
         assert_eq!(count("recovery/unanswered"), 0);
         assert_eq!(count("recovery/ended"), 0);
         if channel == "short:1" {
-            // The history is so short that publications may be lost, which is reported; fast clients have missed
-            // nothing.
+            // The history is so short that publications may be lost, which is reported. Clients
+            // that return fast enough have missed nothing.
             assert_eq!(count("delivered") + count("away"), 20_000, "{outcome:#?}");
         } else {
             assert_eq!(count("recovery/refused"), 0, "{outcome:#?}");

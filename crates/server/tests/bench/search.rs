@@ -47,7 +47,7 @@ fn no_rate_holds_an_impossible_promise() {
     assert!(
         outcome
             .stderr
-            .contains("no rate met the objectives: not even "),
+            .contains("no rate met the objectives, not even the lowest one, "),
         "{outcome:#?}"
     );
     assert!(outcome.at("/search/rate").is_null());

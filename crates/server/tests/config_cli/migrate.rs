@@ -365,7 +365,10 @@ fn migrate_overwrites_nothing_and_reports_unreadable_files() {
     // If one of the files exists already, none of them is written.
     write(&folder, "api.key", "mine");
     let (code, _, err) = folder.run(&["migrate", "centrifugo", "five.json", "-o", "new.toml"]);
-    assert!(code == 5 && err.contains("api.key: File exists"), "{err}");
+    assert!(
+        code == 5 && err.contains("api.key: the file already exists"),
+        "{err}"
+    );
     assert!(!folder.0.join("new.toml").exists() && !folder.0.join("jwt.secret").exists());
     // Secrets are not written to standard output.
     let (code, out, err) = folder.run(&["migrate", "centrifugo", "five.json"]);

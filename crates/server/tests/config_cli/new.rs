@@ -1,4 +1,4 @@
-//! `veche new`: the created folders are complete and work, and nothing is overwritten.
+//! Tests `veche new`: the created folders are complete and work, and nothing is overwritten.
 
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn new_makes_what_the_examples_are() {
     }
 }
 
-/// Checks the files for git and editors, which every folder has.
+/// Checks the files for git and editors. Every created folder has these files.
 fn assert_editor_files(folder: &Path) {
     let read = |name: &str| fs::read_to_string(folder.join(name)).expect(name);
     assert!(read(".gitignore").lines().any(|line| line == "*.key"));

@@ -1,5 +1,5 @@
-//! Problems that `veche check` finds beyond a valid configuration: those that would prevent a start or normal
-//! operation.
+//! Tests the problems that `veche check` finds although the configuration is valid: those that would prevent a start
+//! or normal operation.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

@@ -249,7 +249,8 @@ fn the_connection_rate_per_address_is_limited() {
         until("it to be counted", || {
             turned_away(&server, "handshakes_per_address") == 1.0
         });
-        // The limit affects neither another address, nor open connections, nor requests to the internal listener.
+        // The limit of handshakes per address affects neither another address, nor open connections, nor requests
+        // to the internal listener.
         let other = connect_from([127, 0, 0, 2].into(), server.public);
         assert!(Socket::upgrade(other, "/ws?user=v", &[]).is_ok());
         assert!(inside.iter_mut().all(Socket::is_alive));
@@ -369,8 +370,8 @@ fn a_reload_reaches_connections_that_are_kept() {
             );
             http
         };
-        // When they are opened, both connections count for their own address. After the reload, each counts for the
-        // client that its header names.
+        // Before the reload, both connections count for their own address. After it, each counts for the client
+        // that its header names.
         let (first, second) = (kept(), kept());
         server.configure(&options("trusted_proxies = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);

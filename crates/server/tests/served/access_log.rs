@@ -1,4 +1,4 @@
-//! The access log: complete, and without secrets.
+//! Tests that the access log is complete and contains no secrets.
 
 use std::fs;
 use std::path::PathBuf;

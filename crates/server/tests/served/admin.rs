@@ -1,4 +1,4 @@
-//! The admin page as used by operators and strangers: its files, its key, and its calls.
+//! Tests the admin page, as operators and strangers use it: its files, its key, and its calls.
 
 use std::net::SocketAddr;
 
@@ -45,14 +45,14 @@ fn the_page_is_there_and_opens_by_its_own_key_only() {
         assert!(page.text().contains("<title>Veche admin</title>"));
         let policy = page.header("content-security-policy").unwrap_or_default();
         assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
-        // All files that the page refers to exist, and nothing outside of it is served.
+        // All files to which the page refers exist, and nothing outside of the page's folder is served.
         for name in ["app.js", "style.css", "icon.svg"] {
             assert!(page.text().contains(name));
             let path = format!("/admin/{name}");
             assert_eq!(get(server.internal, &path).status, 200, "{name}");
         }
-        // Dot segments are resolved first, so these paths lead to the API, which requires its key,
-        // and to a file of the page.
+        // Dot segments are resolved first, so the first path leads to the API, which requires its
+        // key, and the second to a file of the admin page.
         assert_eq!(get(server.internal, "/admin/../api/info").status, 401);
         assert_eq!(get(server.internal, "/admin/vendor/../app.js").status, 200);
         assert_eq!(get(server.internal, "/admin/..%2fapp.js").status, 404);

@@ -1,4 +1,4 @@
-//! A fault of one connection ends at most that connection, with the appropriate response.
+//! Tests that a fault of one connection ends at most that connection, with the appropriate response.
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -198,7 +198,7 @@ fn a_user_disconnected_while_connecting_is_rejected() {
         assert_eq!((slow, bob), (401, 101));
         early.say(r#"{"id":1,"connect":{}}"#);
         assert_eq!(early.closed(), 3503);
-        // Only the session was closed: the same client can open a new connection.
+        // Only the session was closed, so the same client can open a new connection.
         let mut again = Socket::open(server.public, &target);
         again.say(r#"{"id":1,"connect":{}}"#);
         assert!(again.text().contains("connect"));

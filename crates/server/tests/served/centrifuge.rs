@@ -348,7 +348,7 @@ impl Response {
         serde_json::from_str(&self.line()).expect("JSON")
     }
 
-    /// Sends commands on a separate connection.
+    /// Sends commands of the streamed response's client in a separate request.
     fn say(&self, server: &Server, commands: &str) {
         let (session, node) = (&self.reply["session"], &self.reply["node"]);
         let body = json!({ "session": session, "node": node, "data": commands });

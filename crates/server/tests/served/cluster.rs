@@ -209,7 +209,8 @@ fn a_node_that_stops_is_gone_at_once_and_one_that_is_killed_within_its_lease() {
         began.elapsed()
     );
     drop(c);
-    // The answer of the node that is gone is missing until its lease ends.
+    // Until the lease of the dropped node ends, the result is partial, because that node's answer
+    // is missing.
     let answer = result(&a, "user_status", json!({"user": "ann"}));
     if answer["partial"] != Value::Null {
         assert_eq!(answer["partial"], "1 of 2");

@@ -134,7 +134,7 @@ fn unknown_tables_are_reported_in_one_line() {
     assert!(code == Some(2) && printed.contains("TABLE"), "{printed}");
     // Without a descriptor in the request there is nothing to write to.
     let answer = server.ask("dump").expect("an answer");
-    let missing = "the name or the descriptor to write to is missing";
+    let missing = "the request lacks a name or the descriptor to write to";
     let expected = json!({"ok": false, "error": missing});
     assert_eq!(answer, expected);
     assert_eq!(written(&server, &["dump", "users"]), "");

@@ -75,7 +75,8 @@ fn a_back_end_receives_joins_and_leaves() {
             let events = event_lines(&deliveries(&back_end));
             events.iter().filter(|one| *one == what).count()
         };
-        // There is no event yet, but a start is reported: what the back end knows of a killed server is obsolete.
+        // There is no event yet, but a start is reported, because what the back end knows of a killed server is
+        // obsolete.
         until("the start to be reported", || back_end.count() == 1);
         let first = &deliveries(&back_end)[0];
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The examples in their folders: each does what its README says.
+//! Tests the examples in their folders: each does what its README says.
 
 use std::fs;
 use std::path::Path;
@@ -409,8 +409,8 @@ fn lapps_benchmark() {
             ),
         );
         assert!(text.contains(from), "{text}");
-        // The copy of the example listens on another port than the example's services connect to. When the address
-        // in the configuration is corrected, the services restart.
+        // The copy of the example does not listen on the port that the example's services connect to. When the
+        // address in the configuration is corrected, the services restart.
         server.write_config(&text.replace(from, &to));
         server.signal(Signal::HUP);
         until("the connections", || {

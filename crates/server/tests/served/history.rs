@@ -1,4 +1,4 @@
-//! Channels with history: clients that lose their connection recover without gaps.
+//! Tests that clients of channels with history recover without gaps after their connection is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

@@ -281,7 +281,7 @@ fn epochs_are_renewed_by_command_while_no_server_has_the_folder() {
     let after = publish(&server, "chat:1", &json!(2));
     assert_eq!(after["offset"], 2, "the history is there");
     assert_ne!(after["epoch"], before["epoch"]);
-    // The command renews the epochs once, not at each start.
+    // A renewal of the epochs by command applies to the next start only.
     server.stop();
     server.start_again(&options);
     let later = publish(&server, "chat:1", &json!(3));

@@ -1,4 +1,5 @@
-//! `identity = "http:URL"` on the real server: a back end that identifies users, forgets them, hangs and fails.
+//! Tests `identity = "http:URL"` on the real server, with a back end that identifies users, forgets them, hangs and
+//! fails.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -252,7 +253,7 @@ fn a_slow_back_end_does_not_delay_other_clients() {
                 assert_eq!(one.join().expect("no panic"), 101);
             }
         });
-        // A client that leaves while it waits leaves no state.
+        // The server keeps nothing of a client that disconnects while it waits.
         let mut gone = Http::connect(server.public);
         let request = format!(
             "GET /hook HTTP/1.1\r\nHost: test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\

@@ -132,7 +132,8 @@ fn a_token_identifies_the_client_in_every_accepted_place() {
             assert_eq!(response.header("sec-websocket-protocol"), chosen);
             assert!(!response.head.contains(&ann));
         }
-        // If a handshake has several tokens, only one is verified: the header precedes the query.
+        // If a handshake has several tokens, only one is verified. A token in the header precedes a token in the
+        // query.
         let response = handshake(server.public, &format!("/jwt?token={ann}"), &bearer("none"));
         assert_eq!(response.status, 401);
         let response = handshake(server.public, "/jwt", "");
@@ -142,7 +143,7 @@ fn a_token_identifies_the_client_in_every_accepted_place() {
     });
 }
 
-/// An RSA key pair made by `openssl`, which also signs.
+/// An RSA key pair in `folder`. `openssl` creates the pair, and signs with it.
 pub(super) struct Rsa<'f> {
     pub(super) folder: &'f Path,
 }
@@ -300,7 +301,7 @@ fn an_issuer_changes_its_keys_and_may_be_away() {
         let issuer = Asked::new(move |_| answer(200, "", &set));
         let jwt = format!("[jwt]\njwks = \"http://{}/keys\"\n", issuer.address);
         let server = start(setup, &jwt, &[]);
-        // Even the first handshake succeeds: if the keys have not arrived yet, it waits for them.
+        // Even the first handshake succeeds, because it waits for keys that have not arrived yet.
         assert_eq!(status(&server, &old.token(&claims("ann"))), 101);
         assert!(issuer.heads()[0].starts_with("GET /keys HTTP/1.1\r\n"));
         until("the set to be counted", || {
@@ -327,7 +328,7 @@ fn an_issuer_changes_its_keys_and_may_be_away() {
         );
         assert_eq!(refused, 51.0);
 
-        // The issuer fails: tokens of known keys are accepted, also after a reload.
+        // While the issuer fails, tokens of known keys are accepted, also after a reload.
         issuer.set_answer(|_| answer(500, "", ""));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         assert_eq!(status(&server, &new.token(&claims("ann"))), 101);
@@ -541,7 +542,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
         let mut plain = Socket::open(server.public, "/plain?user=ann");
         assert_eq!(plain.text(), "user ann");
         plain.say(&ann);
-        assert_eq!(plain.text(), "no token has opened this connection");
+        assert_eq!(plain.text(), "the connection was not opened with a token");
         assert!(!server.log().contains(&ann));
     });
 }

@@ -1,4 +1,4 @@
-//! Tokens in all forms that Centrifugo accepts: short secrets and their rotation, other digests and curves, separate
+//! Tests tokens in all forms that Centrifugo accepts: short secrets and their rotation, other digests and curves, separate
 //! subscription keys, tokens without expiry, any audience, and clients without a user or a token.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Delivery under load: connected clients receive each message once, in the order of each source.
+//! Tests delivery under load: connected clients receive each message once, in the order of each source.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,7 +162,7 @@ fn come_and_go(server: &Server, crowd: usize, done: &AtomicBool) -> usize {
     came
 }
 
-/// Reads until every client has seen the final mark.
+/// Reads until every client has received the final message.
 fn read(sockets: &mut [(usize, Socket)]) -> Vec<(usize, Vec<String>)> {
     let mut seen: Vec<(usize, Vec<String>)> = sockets
         .iter()

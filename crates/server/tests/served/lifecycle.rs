@@ -163,7 +163,7 @@ fn whatever_comes_in_a_drain_is_answered() {
             (page.status, page.header("connection")),
             (200, Some("close"))
         );
-        // A back end that connects now still reaches connected clients.
+        // A back end that connects during the drain still reaches connected clients.
         let mut lines = Lines::connect(server.push);
         let left = (0..clients.len()).find(|user| {
             let push = json!({"user": format!("u{user}"), "data": "last", "ack": true});
@@ -172,7 +172,8 @@ fn whatever_comes_in_a_drain_is_answered() {
         let left = left.expect("a client that was not told yet");
         assert_eq!(clients[left].text(), "last");
         drop(clients);
-        // The drain ends although the back end stays connected: no client is left to wait for.
+        // The drain ends although the back end stays connected, since no client is left to wait
+        // for.
         assert_eq!(server.exit_code(), Some(0));
     });
 }

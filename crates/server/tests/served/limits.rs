@@ -144,7 +144,7 @@ fn a_slow_reader_keeps_the_newest_publications() {
                 .and_then(|number| number.parse().ok());
             number.expect("a number first")
         };
-        // `drop_oldest`: the client receives complete messages in order, including the very last one.
+        // With `drop_oldest`, the client receives complete messages in order, including the very last one.
         let mut numbers = vec![number(&newest.text())];
         while numbers.last() != Some(&(count - 1)) {
             numbers.push(number(&newest.text()));

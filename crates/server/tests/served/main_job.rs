@@ -1,4 +1,4 @@
-//! The server's main job: browsers connect, a back end pushes, and users receive each message exactly once, in order
+//! Tests the server's main job: browsers connect, a back end pushes, and users receive each message exactly once, in order
 //! and unchanged, through every interface.
 
 use std::io::Write;
@@ -34,7 +34,7 @@ fn text(text: &str) -> Seen {
     Seen::Text(text.to_owned())
 }
 
-/// Asserts at the end of a test that no message is pending: each client's next message is a final mark.
+/// Publishes a last message, and asserts that each client receives it next, so that no other message was pending.
 #[track_caller]
 fn nothing_else_came(server: &Server, crowd: &mut [(String, Socket)]) {
     let answer = call(
@@ -306,8 +306,8 @@ fn the_command_reaches_its_users() {
     });
 }
 
-/// A client that saw `open` gets the next push, on whichever worker it arrives: connect, then push from another
-/// connection.
+/// A client that has received `open` gets the next push, whichever worker handles the push. The test connects, and
+/// then pushes from another connection.
 #[test]
 fn a_push_after_open_is_received() {
     const ROUNDS: usize = 500;

@@ -10,7 +10,7 @@ use crate::history::Follower;
 use crate::support::backing::Backing;
 use crate::support::{Options, Server, Setup, Socket, USUAL, USUAL_ONE, call, until};
 
-/// Chats store a long history, rooms have presence.
+/// The channels whose names begin with `chat:` store a long history.
 const CONFIG: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
     channels = [\"chat:*\", \"live:*\", \"room:*\"]\npositions = true\n\
     [[namespace]]\nname = \"chat\"\nhistory_size = 1000\n\

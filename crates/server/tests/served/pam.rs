@@ -129,7 +129,7 @@ impl Drop for Rules {
     }
 }
 
-/// Returns whether the module is installed.
+/// Returns whether the PAM module `pam_exec` is installed.
 fn has_module() -> bool {
     let libraries = ["/lib", "/lib64", "/usr/lib", "/usr/lib64"];
     let folders = libraries.iter().flat_map(|folder| {
@@ -307,7 +307,7 @@ fn rules_have_the_last_word() {
     assert_eq!(status(&server, "ann:right:ann"), 401);
 }
 
-/// Returns the rules in the guide.
+/// Returns the PAM rules in the guide.
 fn rules_of_the_guide() -> Vec<String> {
     let guide = include_str!("../../../../docs/guide/identity.md");
     let blocks = guide.split("```text\n").skip(1);
@@ -381,7 +381,7 @@ fn a_slow_module_does_not_delay_other_clients() {
             echo.say(&number.to_string());
             assert_eq!(echo.text(), number.to_string());
         }
-        // The limit of waiting requests is reached: a further one is rejected.
+        // The maximum number of requests is waiting, so a further request is rejected.
         let crowded = handshake(&server, "/pam", &basic("bob:right:bob"));
         assert_eq!(crowded.status, 503);
         assert_eq!(crowded.header("retry-after"), Some("1"));
@@ -392,7 +392,7 @@ fn a_slow_module_does_not_delay_other_clients() {
         }
     });
     assert_eq!((rules.asked(), checks(&server, "named")), (1, 1.0));
-    // A client that leaves while it waits leaves no state.
+    // A client that disconnects while it waits leaves nothing behind.
     rules.hold();
     let mut gone = Http::connect(server.public);
     let request = format!(

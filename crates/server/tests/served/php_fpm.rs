@@ -1,4 +1,4 @@
-//! Applications that php-fpm runs, with the PHP SDK: events and answers are the same as with other
+//! Tests applications that php-fpm runs, with the PHP SDK: events and answers are the same as with other
 //! runtimes, but each event is a separate request.
 
 use std::path::Path;

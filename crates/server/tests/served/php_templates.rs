@@ -1,4 +1,4 @@
-//! The projects that `veche new` creates from its PHP templates, under `veche dev`.
+//! Tests the projects that `veche new` creates from its PHP templates, under `veche dev`.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};

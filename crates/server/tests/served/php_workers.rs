@@ -179,7 +179,7 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
         ("half", "the output of the process ended within a frame"),
         (
             "huge",
-            "the output of the process does not follow the runtime protocol: a payload of 16777217",
+            "the output of the process does not follow the runtime protocol: the payload of the frame has 16777217",
         ),
     ] {
         let mut socket = Socket::open(server.public, "/php?user=ann");

@@ -1,4 +1,5 @@
-//! Files that a server process, running as another user, plants in place of files that its supervisor opens as root.
+//! Tests files that a server process, running as another user, plants in place of files that its supervisor opens as
+//! root.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};

@@ -98,7 +98,7 @@ fn nginx_passes_connections_on() {
 struct HaProxy(Child);
 
 impl HaProxy {
-    /// Starts HAProxy with the guide's block for a port; returns its address.
+    /// Starts HAProxy with the guide's configuration block for `port`; returns its address.
     fn start(server: &Server, port: u16) -> (Self, SocketAddr) {
         let front = free_address();
         let config = server.folder.join("haproxy.cfg");

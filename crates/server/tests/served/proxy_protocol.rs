@@ -1,4 +1,5 @@
-//! The PROXY protocol: the client named by the proxy is checked, counted and logged; untrusted peers can't use it.
+//! Tests the PROXY protocol: the client named by the proxy is checked, counted and logged; untrusted peers
+//! can't use the protocol.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -60,12 +61,12 @@ fn a_connection_is_its_clients() {
         assert_eq!(taken_for(&server, &binary([192, 0, 2, 8])), "192.0.2.8");
         let v6 = b"PROXY TCP6 2001:db8::7 2001:db8::1 1 2\r\n";
         assert_eq!(taken_for(&server, v6), "2001:db8::7");
-        // Connections of the proxy itself, and of unknown clients, have the proxy's address.
+        // If the proxy connects for itself or for an unknown client, the connection has the proxy's address.
         let local = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
         assert_eq!(taken_for(&server, local), "127.0.0.1");
         assert_eq!(taken_for(&server, b"PROXY UNKNOWN\r\n"), "127.0.0.1");
 
-        // The header arrives byte by byte, or together with a request; one header serves several requests.
+        // The header arrives byte by byte, or together with a request. It applies to all requests of the connection.
         for header in [text("192.0.2.9"), binary([192, 0, 2, 9])] {
             let mut socket = proxied(&server, b"");
             for byte in &header {

@@ -161,7 +161,8 @@ fn command_line(names: &mut Names) {
 fn codes(names: &mut Names) {
     let page = read("docs/reference/codes.md");
     let mut kind = "";
-    // The page's overview is skipped: it has the same numbers and texts as the later sections, but also other names.
+    // The page's overview is skipped, because it has the same numbers and texts as the later sections, but also other
+    // names.
     let (_, sections) = page
         .split_once("\n## WebSocket close codes")
         .expect("the section");

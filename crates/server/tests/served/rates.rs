@@ -1,4 +1,5 @@
-//! Client rate limits: excess messages wait, are dropped or close the connection, and other clients are unaffected.
+//! Tests client rate limits: excess messages wait, are dropped or close the connection, and other clients are
+//! unaffected.
 
 use serde_json::json;
 

@@ -114,7 +114,7 @@ function t.bad_arguments()
   check.fails("bad argument #2 to 'redis:psubscribe': a string expected, not table", r.psubscribe, r, "a", {})
   local connect = veche.redis.connect
   check.fails("bad argument #1 to 'redis.connect': a URL or a table of options expected", connect)
-  check.fails("not a URL such as redis://user:password@host/name", connect, "mysql://x")
+  check.fails("it is neither a URL such as redis://user:password@host/name", connect, "mysql://x")
   check.fails("bad option database to 'redis.connect': a whole number from 0 to 1000000", connect, "redis://x/name")
   check.fails("bad option \"x\" to 'redis.connect'", connect, { x = 1 })
   check.fails("bad option queue to", connect, { queue = 0 })
@@ -280,7 +280,7 @@ function t.subscriptions()
     if r:pubsub("numsub", "news")[2] == 0 then break end
     veche.sleep(0.01)
   end
-  check.fails("bad argument #1 to 'subscription:receive': seconds from 0", all.receive, all, -1)
+  check.fails("bad argument #1 to 'subscription:receive': a number of seconds from 0", all.receive, all, -1)
   check.fails("bad argument #1 to 'subscription:receive': a subscription expected", all.receive, 7)
   check.fails("a subscription's fields can't be set", function() all.x = 1 end)
   all:close()

@@ -92,7 +92,7 @@ fn the_counters_add_up_after_a_known_day() {
     });
 }
 
-/// OpenMetrics: a histogram has an infinite bucket, which equals the count.
+/// OpenMetrics requires that a histogram has an infinite bucket whose value equals the count.
 #[test]
 fn histograms_end_in_infinity() {
     on_all(|setup| {

@@ -52,7 +52,7 @@ fn urls_are_shown_without_their_secrets() {
         until("words about the keys", || {
             server
                 .log()
-                .contains("no keys from http://127.0.0.1:9/jwks?***")
+                .contains("can't load keys from http://127.0.0.1:9/jwks?***")
         });
         let shown = Http::connect(server.internal)
             .request("POST", "/admin/api/config", ADMIN, b"")
@@ -157,7 +157,7 @@ fn a_flood_of_one_fault_hides_no_other() {
         until("words about the rest", || {
             server
                 .log()
-                .contains("more lines of this kind were not logged: request refused")
+                .contains("more lines of this kind were not logged; the last one: request refused")
         });
     });
 }

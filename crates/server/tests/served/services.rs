@@ -1,4 +1,4 @@
-//! Services and the end of applications, both when they are removed from the configuration and when
+//! Tests services, and how applications end when they are removed from the configuration or when
 //! the server stops.
 
 use std::thread;
@@ -114,7 +114,7 @@ fn instances_are_spread_and_restart_with_new_code() {
         );
         // A service whose configuration is unchanged keeps running.
         reload(&server, &routes, &files);
-        // Changed options stop the service and start a new one.
+        // If its options change, the service is stopped and a new one is started.
         reload(&server, &routes.replace("one", "two"), &files);
         until("the new ones", || ann.text() == "two");
         until("all of them", || count(&server, "begins  two") == 4);

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::support::{Server, Setup, get, now};
 
-/// Starts a server with the application `script` at `/suite`. Its option `url` is the URL of the
-/// database with which it is tested.
+/// Starts a server with the application `script` at `/suite`. The application's option `url` is the
+/// URL of the database for the tests.
 pub(crate) fn serve(setup: Setup, script: &str, url: &str) -> Server {
     let routes = format!(
         "[[route]]\npath = \"/suite\"\nhandler = \"lua\"\nscript = \"app.lua\"\noptions = {{ url = \"{url}\" }}\n"

@@ -1,4 +1,5 @@
-//! Kills worker processes under load. By the ledger, each message is handled once, or its connection is closed.
+//! Kills worker processes under load. The ledger has to show that each message is handled once, or that its connection
+//! is closed.
 
 use std::collections::HashMap;
 use std::fs;

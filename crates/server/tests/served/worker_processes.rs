@@ -1,5 +1,5 @@
-//! Worker processes of applications and their spawner: the sandbox, accounts, and the processes that remain after each
-//! kind of end.
+//! Worker processes of applications and their spawner: the sandbox, accounts, and the processes that remain when the
+//! server, a worker process or the spawner ends.
 
 use std::fs;
 use std::path::Path;

@@ -120,7 +120,7 @@ impl Load {
         self.failures.fetch_add(1, Relaxed);
     }
 
-    /// Makes requests over connections that last for a while.
+    /// Opens one connection after another, and makes up to 49 requests on each.
     pub(crate) fn request(&self, seed: u64) {
         let mut rng = Rng::with_seed(seed);
         while self.goes_on() {

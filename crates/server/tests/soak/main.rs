@@ -1,7 +1,7 @@
-//! A day of an application server in a minute: mixed load with errors, endless scripts, churn, and a reload every few
-//! seconds. No state remains afterwards.
+//! Tests that no state remains after mixed load: errors, endless scripts, clients that come and go, and a reload every
+//! few seconds.
 //!
-//! `VECHE_SOAK_SECONDS` sets the duration; 8 by default, so that it is part of the daily tests.
+//! `VECHE_SOAK_SECONDS` sets the duration. The default of 8 is short enough for the daily tests.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -46,7 +46,7 @@ fn setup() -> Setup {
         workers: 2,
     }
 }
-/// The shortest duration after which the growth of memory is checked: shorter runs end during the warm-up.
+/// The shortest duration after which the growth of memory is checked, since shorter runs end during the warm-up.
 const JUDGES_MEMORY_FROM: Duration = Duration::from_secs(30);
 
 /// The tolerated growth of memory in KiB, from the first quarter of the run to its end. The memory held by allocators
@@ -114,7 +114,7 @@ fn assert_is_clean(ledger: Child) {
     }
 }
 
-/// Samples of resident memory and descriptors.
+/// Samples of a process's resident memory in KiB and of its number of open descriptors.
 #[derive(Default)]
 struct Samples(Vec<(u64, usize)>);
 
@@ -124,7 +124,7 @@ impl Samples {
             .push((process::rss_kib(pid), process::descriptors(pid)));
     }
 
-    /// Returns the median memory of a part of the run, from eighth `from` to eighth `to`.
+    /// Returns the median memory in KiB between the fractions `from`/8 and `to`/8 of the run.
     fn memory_kib(&self, from: usize, to: usize) -> u64 {
         let count = self.0.len();
         let part = &self.0[count * from / 8..count * to / 8];

@@ -139,7 +139,7 @@ fn worker_of(server: u32) -> Pid {
     )
 }
 
-/// Sends more requests than the worker can answer, until it is stopped or the connection ends.
+/// Sends more requests than the worker can answer, until `is_over` is set or the connection ends.
 fn keep_busy(veche: &Veche, is_over: &AtomicBool) {
     let requests = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(200);
     let mut client = veche.connect().expect("it listens");

@@ -10,7 +10,8 @@ use crate::ask::{RELOAD, ask};
 use crate::support::SOON;
 use crate::veche::Veche;
 
-/// Returns the next message that has this line; adds the number of watchdog messages before it to `beats`.
+/// Returns the next message in which a line begins with `line`. Adds the number of watchdog messages before that
+/// message to `beats`.
 fn next(socket: &UnixDatagram, line: &str, beats: &mut u32) -> String {
     let mut bytes = [0; 4096];
     loop {

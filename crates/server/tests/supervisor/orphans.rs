@@ -1,4 +1,4 @@
-//! `veche serve` as PID 1 of a container: it reaps inherited processes.
+//! Tests `veche serve` as PID 1 of a container: it reaps inherited processes.
 
 use std::fs;
 use std::process::Command;

@@ -72,7 +72,7 @@ fn secrets_open_the_api_and_are_never_printed() {
         assert_eq!(push(address, key), 200, "{key}");
     }
     assert_eq!(push(address, "api.key"), 401);
-    // A new key in its file needs a reload, and no restart.
+    // A new key in the key file takes effect at a reload, without a restart.
     fs::write(&key_file, NEW).expect("written");
     ask(&server.control(), RELOAD).expect("taken");
     assert_eq!((push(address, NEW), push(address, FILE)), (200, 401));

@@ -1,7 +1,8 @@
-//! Services in an upgrade: the services of the new process start when those of all old processes have ended.
+//! Services in an upgrade: the services of the new process start when those of all old processes
+//! have ended.
 //!
-//! Each service reports its start and end to a ledger by HTTP, and waits for the response: so the order of the ledger
-//! is the order of events across processes.
+//! Each service reports its start and end to a ledger by HTTP, and waits for the response. So the
+//! order of the ledger is the order of events across processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -80,7 +81,7 @@ impl Ledger {
         )
     }
 
-    /// Starts a server with the first service and waits for it.
+    /// Starts a server with the first service, and waits until this service has started.
     fn first(&self, test: &str) -> Veche {
         let mut veche = Veche::prepare(test, &self.limits("1"));
         std::fs::write(veche.folder().join("life.lua"), SCRIPT).expect("written");
@@ -126,7 +127,7 @@ fn they_begin_when_those_of_the_old_process_have_ended() {
     let ledger = Ledger::open();
     let veche = ledger.first("services-upgrade");
     let old = veche.server_pid();
-    // Clients are closed over half a minute, so some stay with the old process.
+    // The old process closes its clients over half a minute, so some stay with it for a while.
     let mut sessions: Vec<_> = (0..12).map(|_| veche.open()).collect();
     ledger.may_end.store(false, Ordering::Relaxed);
     ledger.upgrade(&veche, "2").expect("upgraded");

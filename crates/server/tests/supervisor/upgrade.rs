@@ -342,8 +342,8 @@ impl Load {
     }
 }
 
-/// A stop would take an hour, but the upgrade closes the old process's connections within half a second, and reports
-/// that.
+/// A stop would take an hour, but an upgrade closes the old process's connections within half a second. The output
+/// of the command names that time.
 #[test]
 fn an_upgrade_has_a_drain_time_of_its_own() {
     let limits = "drain_time = \"1h\"\nupgrade_drain_time = \"500ms\"";

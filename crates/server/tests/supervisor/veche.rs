@@ -163,8 +163,8 @@ impl Veche {
         self.install_copy(&written);
     }
 
-    /// Copies in a separate process. A file written by this process may still be open in children of other tests, which
-    /// prevents executing the file (ETXTBSY).
+    /// Copies the file in a separate process. A file written by this process may still be open in
+    /// children of other tests, which prevents executing the file (ETXTBSY).
     fn install_copy(&self, from: &Path) {
         let new = self.folder.join("veche.new");
         let copied = Command::new("cp").arg(from).arg(&new).status();

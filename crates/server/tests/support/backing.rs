@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the account that runs the service, which can't or should not run as root.
+    /// Returns the account under which the service runs, in place of root.
     fn account(self) -> &'static str {
         match self {
             Self::MariaDb { .. } => "mysql",
@@ -82,7 +82,7 @@ impl Backing {
         backing
     }
 
-    /// Copies MariaDB's system tables, which the first test of a target folder creates.
+    /// Copies the system tables of MariaDB. The first test that uses a target folder creates them.
     fn install(&self) {
         let template = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mariadb");
         let lock = fs::File::create(template.with_extension("lock")).expect("a lock file");
@@ -113,8 +113,8 @@ impl Backing {
                 ])
                 .status();
             if installed.expect("make setup-test").success() {
-                // The template is copied and then renamed: the folder may be on another file system, and a copy that
-                // was interrupted must not be used.
+                // The data is copied under another name and then renamed. It can't be renamed directly, because it may
+                // be on another file system, and an interrupted copy must not be used.
                 let part = template.with_extension("part");
                 let _ = fs::remove_dir_all(&part);
                 copy_folder(Path::new(&data), &part);
@@ -193,8 +193,8 @@ impl Backing {
                     "--skip-name-resolve",
                     "--innodb-log-file-size=8M",
                     "--innodb-buffer-pool-size=32M",
-                    // The account's limit of locked memory is shared by all test runs, and InnoDB's io_uring rings
-                    // count toward it.
+                    // InnoDB does not use io_uring, because its rings count toward the account's limit of locked
+                    // memory, which all test runs share.
                     "--innodb-use-native-aio=0",
                     "--innodb-flush-log-at-trx-commit=0",
                     "--thread-cache-size=0",

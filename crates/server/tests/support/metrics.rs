@@ -8,7 +8,7 @@ use super::Http;
 /// The header with which Prometheus requests OpenMetrics.
 const ACCEPT: &str = "Accept: application/openmetrics-text;version=1.0.0\r\n";
 
-/// One scrape: samples by name and labels as written.
+/// The samples of one scrape, by name and labels as they are written in the response.
 pub(crate) struct Metrics(HashMap<String, f64>);
 
 impl Metrics {

@@ -44,7 +44,7 @@ pub(crate) struct Setup {
     pub(crate) workers: usize,
 }
 
-/// All setups. The simulated asynchronous driver completes late and in parts, from its own seed.
+/// All setups. The simulated asynchronous driver completes operations late and in parts, as its own seed determines.
 const SETUPS: [Setup; 6] = [
     Setup {
         io: "epoll",

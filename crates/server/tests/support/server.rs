@@ -29,7 +29,7 @@ pub(crate) struct Options<'o> {
     pub(crate) api: &'o str,
     /// Additional lines at the end of the configuration, such as routes.
     pub(crate) routes: &'o str,
-    /// The descriptor limit at the start.
+    /// The limit of file descriptors with which the server starts.
     pub(crate) descriptors: Option<u32>,
     /// Shell commands that run before the server.
     pub(crate) shell: &'o str,
@@ -232,7 +232,7 @@ impl Server {
         } else {
             "hosts = [\"*\"]"
         };
-        // Each listener asks for a free port. A running server keeps the ports that it has when it is reloaded.
+        // Each listener asks for a free port. When a running server is reloaded, it keeps its ports.
         let text = format!(
             "[server]\nworkers = {workers}\nio = \"{io}\"\nlog = \"{log}\"\n{server}\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\n{hosts}\n{listen}\n\

@@ -20,7 +20,7 @@ const LIMITS: MessageLimits = MessageLimits {
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const MASK: Option<[u8; 4]> = Some([0x37, 0xfa, 0x21, 0x3d]);
 
-/// An item received by a client.
+/// What a client has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Text(String),
@@ -142,12 +142,14 @@ impl Socket {
         }
     }
 
-    /// Returns the next item, including pings only if they are not answered automatically.
+    /// Returns the next frame or the end of the connection. Pings are included only if they are not
+    /// answered automatically.
     pub(crate) fn next(&mut self) -> Seen {
         self.within(SOON)
     }
 
-    /// Returns the next item within a time.
+    /// Returns the next frame or the end of the connection; [`Seen::Nothing`] if neither arrives within
+    /// `time`.
     pub(crate) fn within(&mut self, time: Duration) -> Seen {
         let deadline = now() + time;
         loop {
@@ -207,7 +209,8 @@ impl Socket {
         if text == skipped { self.text() } else { text }
     }
 
-    /// Skips items up to the close frame and returns its code; asserts that the connection ends after it.
+    /// Skips everything up to the Close frame and returns its code; asserts that the connection ends
+    /// after it.
     #[track_caller]
     pub(crate) fn closed(&mut self) -> u16 {
         loop {

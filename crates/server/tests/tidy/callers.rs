@@ -42,8 +42,8 @@ fn is_test(name: &str) -> bool {
         || name.ends_with("_tests.rs")
 }
 
-/// Returns the files of crates that belong to no module outside of tests, for example because
-/// their module is declared with `#[cfg(test)]`.
+/// Returns those files of the crates that are compiled only for tests, for example because their
+/// module is declared with `#[cfg(test)]`.
 fn of_tests(files: &BTreeMap<String, PathBuf>) -> BTreeSet<String> {
     let folders = crates();
     let mut left_out: BTreeSet<String> = files.keys().cloned().collect();

@@ -164,7 +164,7 @@ fn tree(
     }
 }
 
-/// Returns the type of an inherent `impl` block whose tokens start after the keyword.
+/// Returns the type of an inherent `impl` block. `tokens` start after the keyword `impl`.
 fn implemented(tokens: &[String]) -> Option<&str> {
     let mut depth = 0;
     let mut name = None;

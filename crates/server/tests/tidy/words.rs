@@ -1,5 +1,5 @@
-//! Names and prose: retired identifiers, short doc comments, and phrases that plain technical
-//! English avoids.
+//! Tests names and prose: finds retired identifiers, short doc comments, and phrases that plain technical English
+//! avoids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use super::{assert_none, files, sources};
 /// Identifiers that were replaced, with their successors. None occurs in the product's code.
 const RETIRED: &str = include_str!("retired.txt");
 
-/// The most doc comments of at most three words in the workspace. This number may only become lower.
+/// Maximum number of doc comments of at most three words in the workspace. This number may only become lower.
 const SHORT_MAX: usize = 50;
 
 /// A doc comment of at most this many words says no more than the name below it.
@@ -56,7 +56,7 @@ const PHRASES: &[&str] = &[
     "whoever",
 ];
 
-/// The most occurrences of [`PHRASES`] per 1,000 lines.
+/// Maximum number of occurrences of [`PHRASES`] per 1,000 lines.
 const PHRASES_MAX: usize = 4;
 
 /// Rows of [`RETIRED`]: a retired identifier and its successor.
@@ -86,7 +86,7 @@ fn retired_identifiers_are_gone() {
     assert_none(&Vec::from_iter(problems), "retired identifiers");
 }
 
-/// Returns the comment with its mark, if a line of Rust has nothing else.
+/// Returns a line of Rust without its indentation if the line contains only a comment.
 fn comment(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.starts_with("//").then_some(line)

@@ -51,8 +51,8 @@ fn cells(row: &[OwnedCell]) -> Vec<Cell<'_>> {
 }
 
 impl Batch {
-    /// Counts the memory of a change before its values are copied: rows that share a long text each
-    /// get a copy of it.
+    /// Counts the memory of a change before its values are copied, because rows that share a long text each get a copy
+    /// of it.
     fn take<'a>(&mut self, cells: impl Iterator<Item = Cell<'a>>) -> Result<(), TableError> {
         if self.steps.len() == BATCH_MAX {
             return Err(TableError::Batch { most: BATCH_MAX });
@@ -67,7 +67,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Like [`Table::put`].
+    /// Adds a put to the batch, with the effect of [`Table::put`].
     ///
     /// # Errors
     /// [`TableError::Batch`], [`TableError::BatchBytes`].
@@ -82,7 +82,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Like [`Table::update`], but a missing row is an error.
+    /// Adds an update to the batch. In contrast to [`Table::update`], a missing row is an error.
     ///
     /// # Errors
     /// [`TableError::Batch`], [`TableError::BatchBytes`].
@@ -101,7 +101,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Like [`Table::delete`].
+    /// Adds a deletion to the batch, with the effect of [`Table::delete`].
     ///
     /// # Errors
     /// [`TableError::Batch`], [`TableError::BatchBytes`].

@@ -41,7 +41,7 @@ impl Block {
         Self(bytes.into())
     }
 
-    /// Replaces a range by `count` bytes of arbitrary content, and moves the used bytes after the range. Returns the new bytes.
+    /// Replaces a range by `count` arbitrary bytes, and moves the used bytes after the range. Returns the new bytes.
     pub(super) fn replace(&mut self, used: usize, range: Range<usize>, count: usize) -> &mut [u8] {
         let from = range.start;
         let bytes = self.change();

@@ -12,7 +12,8 @@ use super::rows::{RowPosition, TableRows};
 use super::tree::{Entry, Tree};
 use super::{State, Table};
 
-/// Memory in bytes that a piece may use in addition to the memory that the unfinished part of the index will take.
+/// Memory in bytes that a piece of the index may use in addition to the memory that the unfinished part of the index
+/// will take.
 const PIECE_BYTES: usize = 12 << 20;
 /// Size in bytes above which the system's allocator uses a separate memory mapping. Such memory is returned to the system when
 /// it is freed, unlike smaller allocations; and pages that are never touched cost nothing.
@@ -100,7 +101,7 @@ pub(super) fn fill(
     Ok(index)
 }
 
-/// The input for an index.
+/// The data from which one index is built.
 struct IndexBuilder<'a> {
     keys: &'a KeyShape,
     /// The name of the index if it is unique.

@@ -106,7 +106,8 @@ impl<'a> BulkLoader<'a> {
         let rows = state.rows.clone();
         drop(state);
         let indexes = build::indexes(table, &rows, job)?;
-        // The clone is dropped before other threads can change rows, so that they need not copy rows that it shares.
+        // The clone shares its rows with the table. It is dropped before other threads can change rows, so that they
+        // need not copy shared rows.
         drop(rows);
         let mut state = table.state.write();
         let empty = std::mem::replace(&mut state.indexes, indexes);

@@ -61,7 +61,7 @@ pub enum TableError {
     Full {
         /// The approximate number of additional bytes.
         needed: usize,
-        /// The limit in bytes.
+        /// The table's memory limit in bytes.
         bytes_max: usize,
     },
     /// All row numbers are in use.
@@ -82,7 +82,7 @@ pub enum TableError {
     /// The values of a batch are too large.
     #[error("the values of a batch may have at most {most} MiB")]
     BatchBytes {
-        /// The maximum in MiB.
+        /// The maximum total size of the values in MiB.
         most: usize,
     },
 }

@@ -22,15 +22,15 @@ use super::{State, Table, is_expired};
 /// Number of expired rows removed per change, so that rows are removed faster than new ones can arrive.
 pub(super) const EXPIRED_PER_CHANGE: usize = 8;
 
-/// The maximum number of rows removed under one lock, expired or evicted, however much room is needed.
+/// The maximum number of rows that are removed while the table stays locked, whether they have expired or are evicted.
 pub(super) const EXPIRED_MAX: usize = 1024;
 
 /// The number of rows that a change may still remove to get room.
 #[derive(Debug)]
 pub(super) struct RoomBudget {
-    /// The number of rows that may still be removed under the current lock.
+    /// The number of rows that may still be removed before the table is unlocked.
     lock: usize,
-    /// The number of rows that the whole change may still remove, under all of its locks.
+    /// The number of rows that the whole change may still remove, also after the table was unlocked and locked again.
     call: usize,
 }
 
@@ -38,9 +38,10 @@ impl RoomBudget {
     /// Returns the budget for a call that changes this many rows.
     fn new(table: &Table, changes: usize) -> Self {
         let call = match table.schema.evict {
-            // Only expired rows are removed. Maintenance removes the others, so a change that does not fit may fit soon.
+            // Only some of the expired rows are removed. Maintenance removes the other expired rows, so a change that
+            // does not fit may fit soon.
             Evict::Nothing => EXPIRED_MAX.max(2 * changes),
-            // As many rows are removed as needed: a change does not fail while there are rows to evict.
+            // As many rows are removed as needed, so a change does not fail while there are rows to evict.
             _ => usize::MAX,
         };
         Self {
@@ -59,7 +60,8 @@ impl RoomBudget {
         self.call -= rows;
     }
 
-    /// Begins the next slice, under another lock, if the current one was used up. Returns whether it did.
+    /// Begins the next slice, for which the table is locked again, if the current slice is used up. Returns whether a
+    /// slice was begun.
     fn next_slice(&mut self) -> bool {
         let goes_on = self.lock == 0 && self.call > 0;
         if goes_on {
@@ -176,8 +178,8 @@ impl State {
     }
 
     /// Makes room for `needed` more bytes within the memory limit of the table. `own` is a row that
-    /// must stay. Fails with [`TableError::Full`] if no other row may be removed, or if the budget of
-    /// this lock is used up.
+    /// must stay. Fails with [`TableError::Full`] if no other row may be removed, or if as many rows
+    /// were removed as `budget` permits without unlocking the table.
     pub(super) fn make_room(
         &mut self,
         table: &Table,

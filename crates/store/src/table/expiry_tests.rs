@@ -1,4 +1,5 @@
-//! Tests with many rows that expire at the same moment: they are absent at once, and removed in bounded steps.
+//! Tests with many rows that expire at the same moment. Expired rows are absent at once, and are
+//! removed in bounded steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ fn changes_take_out_a_few_of_many_that_expire_at_once() {
     assert_eq!(table.delete(Cell::Bits(4999), 10), Ok(false), "expired");
     left -= 2 * EXPIRED_PER_CHANGE;
     assert_eq!((rows(), table.count(10)), (left + 1, 1));
-    // A batch removes as many expired rows as its changes would remove one by one, up to a limit.
+    // A batch removes as many expired rows as its changes would if each were made alone, up to a limit.
     let mut batch = Batch::default();
     for id in 20_000..20_200 {
         batch.put(PutMode::Insert, &row(id, id), None).expect("few");
@@ -247,7 +248,7 @@ fn removals_for_a_large_batch_are_split_over_several_locks() {
             });
             let rows = fill_up(&table, ttl_ms);
             assert!(rows > 10 * EXPIRED_MAX, "{rows}");
-            // The number of rows that are removed under each lock.
+            // The number of rows that are removed each time the lock is held.
             let mut slices = Vec::new();
             let done = table.change_in_slices(4000, 20, |state, budget| {
                 let before = state.rows.count();
@@ -302,10 +303,10 @@ fn a_change_evicts_as_many_rows_as_it_needs() {
     }
 }
 
-/// The expected sessions: user and expiry.
+/// The expected sessions by id, each with its user and its expiry.
 type Model = BTreeMap<u64, (u64, u64)>;
 
-/// Applies changes that the table should accept to the model.
+/// Applies a change to the model. Returns an error if the table should reject the change.
 fn put_model(
     model: &mut Model,
     how: PutMode,

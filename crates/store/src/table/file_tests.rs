@@ -306,7 +306,7 @@ fn a_conflict_ends_it_or_is_replaced_or_skipped() {
         }
         assert!(dump(&table).iter().all(|row| row.contains(expected)));
     }
-    // In a load into a table that already has rows, the rows before the error stay.
+    // If a load into a table that already has rows fails, the rows that were loaded before the error stay.
     let table = visits();
     let first = "{\"id\":7,\"location\":1,\"mark\":1,\"user\":1,\"visited_at\":1}";
     load(&table, LoadFormat::Ndjson, first).expect("loaded");

@@ -12,7 +12,8 @@ use super::error::TableError;
 /// Maximum number of jobs that run at a time, over all tables; further jobs wait.
 pub const JOBS_MAX: usize = 4;
 
-/// A reading of both clocks. Expiry times are stored by the monotonic clock in memory and by the wall clock in files.
+/// A reading of the monotonic clock and of the wall clock. In memory, expiry times are stored by the monotonic clock;
+/// in files, by the wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     /// Monotonic milliseconds, as in all other calls of a table.
@@ -90,8 +91,8 @@ pub enum JobError {
         /// The kind of damage found after the intact part.
         why: String,
     },
-    /// A snapshot has other columns than the table.
-    #[error("{file}: it does not fit the table: {why}")]
+    /// A snapshot's columns differ from those of the table.
+    #[error("{file} does not fit the table: {why}")]
     Columns {
         /// The name of the snapshot.
         file: String,

@@ -204,7 +204,8 @@ impl KeyShape {
         self.key_at::<K>(shape, position).cmp(key)
     }
 
-    /// Returns whether the index contains a row with these values.
+    /// Returns whether the index contains a row with these values. A sparse index omits rows whose first indexed column
+    /// is NULL.
     pub(super) fn has<'a>(&self, value: impl Fn(usize) -> Cell<'a>) -> bool {
         !self.is_sparse || value(self.parts[0].0) != Cell::Null
     }
@@ -300,7 +301,7 @@ impl KeyShape {
         }
         let Some(part) = self.parts.get(values.len()) else {
             return Err(TableError::Scan(
-                "from, to, above and below apply to the next column, but the index has no more columns"
+                "from, to, above and below limit the column after the given values, but the index has no further column"
                     .to_owned(),
             ));
         };
@@ -358,7 +359,7 @@ pub(super) struct IndexRange<'a> {
 enum Limit<'a> {
     #[default]
     None,
-    /// Before all rows that have a value in the column.
+    /// Before the first row that has a value in the column.
     Before,
     At(Cell<'a>),
     Behind(Cell<'a>),
@@ -397,7 +398,11 @@ fn limit<'a>(
         None => match (&column.kind, given) {
             (Type::String(_) | Type::Bytes(_), InputValue::Text(text)) => Cell::Text(text),
             _ => match column.cell(given)? {
-                Cell::Null => return Err(TableError::Scan("a limit is not a value".to_owned())),
+                Cell::Null => {
+                    return Err(TableError::Scan(
+                        "from, to, above and below can't be null".to_owned(),
+                    ));
+                }
                 cell => cell,
             },
         },

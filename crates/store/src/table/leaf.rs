@@ -85,8 +85,7 @@ impl Leaf {
         Cell::Bits(shape.kind(column).widen(narrow))
     }
 
-    /// Returns the first byte of a row. Callers ignore the value: reading it loads the row into the
-    /// cache.
+    /// Loads a row into the CPU cache by reading its first byte, and returns this byte. Callers ignore the value.
     #[inline]
     pub(super) fn first_byte(&self, shape: &Shape, place: usize) -> u8 {
         self.rows
@@ -273,7 +272,7 @@ impl Leaf {
         self.len() > ROWS_MAX || (self.len() > 1 && self.text_bytes(shape) > TEXTS_BYTES_MAX)
     }
 
-    /// Returns whether both leaves fit into one.
+    /// Returns whether the rows of this leaf and of `other` fit into one leaf.
     pub(super) fn can_merge(&self, shape: &Shape, other: &Self) -> bool {
         self.len() + other.len() <= ROWS_MAX * 3 / 4
             && self.text_bytes(shape) + other.text_bytes(shape) <= TEXTS_BYTES_MAX * 3 / 4

@@ -86,9 +86,9 @@ struct State {
     keys: Option<TableIndex>,
     /// The row number from which a free number is searched.
     next_row: u32,
-    /// Whether a loader fills the table: its indexes are missing, and no other thread may change it.
+    /// Whether a loader fills the table. Its indexes are then missing, and no other thread may change it.
     is_loading: bool,
-    /// Whether the rows are about to be replaced by those of a file: the table is intact, but must not be changed.
+    /// Whether the rows are about to be replaced by those of a file. The table is then intact, but must not be changed.
     is_replacing: bool,
 }
 
@@ -197,7 +197,8 @@ impl Table {
         state.rows.count() - state.count_expired(self, now_ms)
     }
 
-    /// Returns the memory by column and index. Visits every leaf: about a millisecond for ten million rows.
+    /// Returns the size of each column and index in bytes. Visits every leaf, which takes about a millisecond for ten
+    /// million rows.
     #[must_use]
     pub fn info(&self) -> TableInfo {
         let state = self.state.read();

@@ -14,7 +14,7 @@ pub(super) fn make_room<T>(list: &mut Vec<T>, more: usize, step: usize) {
     let needed = list.len() + more;
     if needed > list.capacity() {
         let capacity = needed.next_multiple_of(step.max(needed / 8));
-        // The first few items don't allocate a whole step.
+        // A list of up to eight items does not reserve a whole step.
         let capacity = if needed <= 8 { 8 } else { capacity };
         list.reserve_exact(capacity - list.len());
     }

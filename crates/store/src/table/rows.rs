@@ -189,7 +189,7 @@ impl TableRows {
         self.split(at, place);
     }
 
-    /// Splits a branch with too many leaves; `new` was inserted last.
+    /// Splits the branch `at` if it has too many leaves. The leaf at index `new` was inserted last.
     fn split(&mut self, at: usize, new: usize) {
         let branch = &mut self.branches[at];
         let len = branch.leaves.len();
@@ -201,7 +201,7 @@ impl TableRows {
             firsts: branch.firsts.split_off(cut),
             leaves: branch.leaves.split_off(cut),
         };
-        // The insertion of one item has doubled the capacity.
+        // The insertion of one leaf has doubled the capacity.
         branch.firsts.shrink_to_fit();
         branch.leaves.shrink_to_fit();
         self.firsts.insert(at + 1, behind.firsts[0]);

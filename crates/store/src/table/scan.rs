@@ -16,7 +16,7 @@ use super::{Row, State, Table, is_expired};
 pub struct ScanOptions<'a> {
     /// Limits of one column of the index: the first column for which the scan has no fixed value.
     pub range: Range<'a>,
-    /// Scans in reverse order.
+    /// Whether the scan is in reverse order.
     pub is_reverse: bool,
     /// Maximum number of rows of the scan; `None` means no limit.
     pub rows_max: Option<usize>,
@@ -24,12 +24,12 @@ pub struct ScanOptions<'a> {
 
 /// Maximum number of rows visited under one lock, including expired ones, which are not returned.
 const ROWS_PER_LOCK_MAX: usize = 1024;
-/// Number of rows prefetched at a time at the start of a slice.
+/// Number of rows prefetched at once at the beginning of a slice, which is the part of a scan under one lock.
 const PREFETCH_FIRST: usize = 6;
-/// Number of rows prefetched at a time later in a slice.
+/// Number of rows prefetched at once after the first rows of a slice, which is the part of a scan under one lock.
 const PREFETCH_MAX: usize = 12;
 
-/// The state of a scan.
+/// The progress of a scan, for further calls of [`Table::next`].
 #[derive(Clone, Debug)]
 pub struct Scan {
     cursor: ScanCursor,
@@ -69,8 +69,8 @@ impl<K: TreeKey> EntryRange<K> {
 }
 
 impl Table {
-    /// Starts a scan in the order of an index or of the key. It visits the rows with these values in the first columns of the
-    /// index.
+    /// Starts a scan in the order of an index or of the key. It visits the rows with `values` in the first columns of
+    /// the index.
     ///
     /// # Errors
     /// [`TableError::Scan`], [`TableError::Value`].
@@ -227,7 +227,7 @@ impl State {
     }
 }
 
-/// One slice of a scan.
+/// The part of a scan that is visited under one lock.
 struct Slice<'a> {
     table: &'a Table,
     state: &'a State,
@@ -235,7 +235,7 @@ struct Slice<'a> {
     most: usize,
     now_ms: u64,
     seen: usize,
-    /// The number of rows that the slice may still visit, expired or not.
+    /// The number of rows that may still be visited under this lock, expired or not.
     left: usize,
 }
 
@@ -255,7 +255,7 @@ impl<'a> Slice<'a> {
         goes_on && self.seen < self.most && self.left > 0
     }
 
-    /// Visits rows of the slice. Returns whether the end of the scan is reached.
+    /// Visits rows from `low` to `high`, and moves the bound past them. Returns whether the end of the scan is reached.
     fn rows(
         &mut self,
         low: &mut u64,
@@ -296,7 +296,7 @@ impl<'a> Slice<'a> {
         true
     }
 
-    /// Visits rows of the slice. Returns whether the end of the scan is reached.
+    /// Visits rows in the range `span`, and moves its bound past them. Returns whether the end of the scan is reached.
     fn entries<K: IndexKeyForm>(
         &mut self,
         index: &'a TableIndex,

@@ -116,7 +116,7 @@ impl Type {
         }
     }
 
-    /// Returns whether values are numbers.
+    /// Returns whether values of this type are numbers.
     #[must_use]
     pub fn is_number(&self) -> bool {
         matches!(
@@ -125,7 +125,7 @@ impl Type {
         )
     }
 
-    /// Returns whether values are strings or bytes.
+    /// Returns whether values of this type are strings or bytes.
     #[must_use]
     pub fn is_text(&self) -> bool {
         self.bits().is_none()
@@ -389,7 +389,7 @@ impl Schema {
             .position(|column| column.name.as_bytes() == name)
     }
 
-    /// Returns the place of an index by its name.
+    /// Returns the position of an index in [`Schema::indexes`] by the index's name.
     #[must_use]
     pub fn index(&self, name: &[u8]) -> Option<usize> {
         let indexes = self.indexes.iter();
@@ -407,7 +407,7 @@ impl Schema {
         let columns = self.columns.iter().zip(&other.columns);
         let differs = columns.filter(|(own, other)| own != other).map(|(own, _)| {
             format!(
-                "the existing table's column {} is {}",
+                "the column {} of the existing table has the type {}",
                 own.name,
                 own.type_text()
             )

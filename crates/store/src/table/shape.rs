@@ -61,7 +61,7 @@ impl NumberKey {
         kind.ordered(bits) as u32
     }
 
-    /// Converts a row number to the bits of the key.
+    /// Converts a row number to the bits of the row's key.
     pub(super) fn bits(self, row: u32) -> u64 {
         if !self.is_signed {
             return row.into();

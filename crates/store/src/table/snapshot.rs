@@ -241,7 +241,7 @@ impl Table {
         std::mem::forget(replacing);
         self.notify_watchers(|out| json::event(out, WatchEvent::Load, None));
         drop(state);
-        // The old rows are dropped without the lock, because freeing much memory takes time.
+        // The old rows are dropped without holding the lock, because freeing much memory takes time.
         drop(old);
         Ok(count)
     }

@@ -475,7 +475,8 @@ fn generations() -> Arc<Table> {
     )
 }
 
-/// Returns the generation, which is the same in all rows of one save.
+/// Returns the value of the second column. It is the number of a save, and the same in all rows that were saved
+/// together.
 fn generation(table: &Table) -> u64 {
     let mut seen = Vec::new();
     let mut scan = table

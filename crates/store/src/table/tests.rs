@@ -309,7 +309,7 @@ fn scans_have_limits_of_all_kinds() {
     );
     assert!(
         words(&[InputValue::Whole(1), InputValue::Text(b"x")], some)
-            .contains("the index has no more")
+            .contains("the index has no further")
     );
     assert!(words(&[], range(number(1.0), None, number(1.0), None)).contains("exclude each other"));
 }

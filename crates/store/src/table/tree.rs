@@ -360,7 +360,7 @@ impl<K: TreeKey> Tree<K> {
         }
     }
 
-    /// Lowers the bound of a branch's first leaf.
+    /// Lowers the lower bound of a branch's first leaf to `first`.
     fn begin_at(&mut self, branch: usize, first: Entry<K>) {
         let leaf = &mut self.branches[branch].leaves[0];
         let before = leaf.bytes();

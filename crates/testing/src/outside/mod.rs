@@ -80,7 +80,7 @@ struct Receiving {
 #[derive(Clone, Debug)]
 pub(super) struct DialedSocket {
     pub(super) url: String,
-    /// The number of the matching stub and its answer; `None` without a stub.
+    /// The number of the matching stub and its answer; `None` if no stub matches.
     pub(super) server: Option<(usize, Result<Plain, CallError>)>,
 }
 
@@ -179,7 +179,8 @@ impl MockState {
             .saturating_add(u64::try_from(ms).unwrap_or(u64::MAX))
     }
 
-    /// Returns the error of a call without a stub, and logs it: the test fails even if the application catches the error.
+    /// Returns the error of a call without a stub, and logs it, so that the test fails even if the application catches
+    /// the error.
     fn refuse(&self, kind: CallErrorKind, words: String) -> CallError {
         self.recorder.write(RecordedEntry::Logged {
             level: Level::Error,

@@ -12,7 +12,7 @@ use super::stub::{StubAnswer, StubCall, StubKind};
 /// The maximum number of queued messages of one subscription.
 const QUEUE_MAX: usize = 10_000;
 
-/// Returns the queries for which stubs are searched, one for each command of the call.
+/// Returns what is compared with the stubs: one item for each command of the call.
 pub(super) fn stub_calls(redis: &RedisCall) -> Vec<StubCall> {
     match &redis.action {
         RedisAction::Run(command) | RedisAction::Block(command) => {

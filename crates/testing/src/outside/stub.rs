@@ -13,7 +13,7 @@ pub(super) enum StubKind {
     WebSocket,
 }
 
-/// A query of a call, for which a stub is searched.
+/// A call of the application that is compared with the stubs.
 #[derive(Clone, Debug)]
 pub(super) struct StubCall {
     pub(super) kind: StubKind,

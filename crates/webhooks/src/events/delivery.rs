@@ -38,7 +38,7 @@ pub(super) fn send(
         timeout: options.timeout,
         body_bytes_max: ANSWER_BYTES_MAX,
         ca: options.ca.as_deref(),
-        // Batches are sent one at a time, over a connection apart from hook requests, which could block them.
+        // Batches are sent one at a time, over a separate connection, so that hook requests can't block them.
         connections_max: 1,
     };
     let (done, outcome) = mpsc::sync_channel(1);

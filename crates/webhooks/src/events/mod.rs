@@ -92,7 +92,7 @@ impl EventDelivery {
         self.shared.state.lock().node = Some(Node { id, name });
     }
 
-    /// Applies settings; queued events go to the new receiver.
+    /// Applies new settings. Events that are already queued are sent to the new receiver.
     pub fn reload(&self, options: Option<config::EventsConfig>) {
         let mut state = self.shared.state.lock();
         let is_wanted = options.is_some();
@@ -178,8 +178,8 @@ impl DeliveryQueue {
     }
 
     /// Waits for events to send; returns `None` once the sender has to stop. The first batch is sent immediately and
-    /// may be empty: it reports that a process has started, so that the back end discards its knowledge of a killed
-    /// one.
+    /// may be empty: it reports that a process has started, so that the back end discards what it knows from a process
+    /// that was killed.
     fn next(&self, is_first: bool) -> Option<(Vec<ChannelEvent>, u64)> {
         let mut state = self.state.lock();
         while !state.is_over && (state.options.is_none() || (state.queue.is_empty() && !is_first)) {
@@ -205,8 +205,8 @@ impl DeliveryQueue {
                 Ok(()) => return self.figures.sent.add(count),
                 Err(DeliveryError::Refused(why)) => {
                     warn!(target: TARGET, "events: the back end rejected {count} events, which will not be sent again: {why}");
-                    // The next batch reports these events as lost, and repeats the losses that this
-                    // batch has reported.
+                    // The next batch reports these events as lost. It also repeats the losses that this batch stated,
+                    // because the back end did not accept this batch.
                     self.state.lock().lost += lost + count;
                     return self.figures.refused.add(count);
                 }

@@ -83,7 +83,7 @@ struct Sub<'a> {
     expire_at: u64,
 }
 
-/// Parses the response to a request of a kind.
+/// Parses the response to a hook request of the given kind.
 pub(super) fn read(kind: HookKind, answer: Result<FetchResponse, CallError>) -> ParsedAnswer {
     let failed = |how, ending, problem: String| ParsedAnswer {
         decision: HookDecision::Failed,

@@ -16,7 +16,7 @@ pub enum WebhookOutcome {
     Failed,
     /// No response arrived in time.
     TimedOut,
-    /// Not sent: requests are suspended after failures.
+    /// The request was not sent: requests are suspended after failures.
     Paused,
     /// The request was not sent: too many requests were waiting.
     Crowded,

@@ -50,7 +50,7 @@ pub struct HookClient {
 struct RegisteredHook {
     route: Box<str>,
     kind: HookKind,
-    /// The last URL that the route had for this kind.
+    /// The last URL that the route had for this kind of hook.
     url: Option<SecretUrl>,
     /// `None` if the current configuration contains neither this hook nor its last URL.
     endpoint: Option<Arc<HookEndpoint>>,
@@ -167,7 +167,7 @@ impl HookClient {
         let mut current: Vec<Arc<HookEndpoint>> = Vec::new();
         for (BackEndId(index), url) in urls {
             let hook = &mut hooks[index as usize];
-            // Hooks of one kind with the same URL share its limits and its breaker.
+            // Hooks of one kind with the same URL share an endpoint, with its limits and its circuit breaker.
             let known = current.iter().chain(&before).find(|endpoint| {
                 endpoint.kind == hook.kind && endpoint.url == *url && endpoint.options == options
             });
@@ -179,7 +179,8 @@ impl HookClient {
             hook.url = Some(url.clone());
             hook.endpoint = Some(endpoint);
         }
-        // Clients of a route that was removed or has another path keep its URL while other routes use it.
+        // Clients of a route that was removed, or whose path has changed, keep the URL of their hook while another
+        // route uses it.
         for hook in hooks.iter_mut().filter(|hook| hook.endpoint.is_none()) {
             let same = current.iter().find(|endpoint| {
                 endpoint.kind == hook.kind && Some(&endpoint.url) == hook.url.as_ref()

@@ -88,8 +88,8 @@ pub(super) fn body(request: &HookRequest) -> Vec<u8> {
     serde_json::to_vec(&wire).expect("it must be possible to encode the request as JSON")
 }
 
-/// Returns the headers of the hook request, except signatures: the hook's name, the client's address
-/// and the headers selected from the client's request.
+/// Returns the headers of the hook request except its signature headers. They contain the hook's
+/// name, the client's address and the headers selected from the client's request.
 pub(super) fn headers(request: &HookRequest) -> Vec<(String, Vec<u8>)> {
     let caller = &request.caller;
     let address = caller.address.to_canonical().to_string();

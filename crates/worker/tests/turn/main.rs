@@ -257,7 +257,7 @@ fn a_transport_gets_only_changes() {
         commands(&mut worker),
         [TransportCommand::Pause(id), TransportCommand::Resume(id)]
     );
-    // A timer that fires before the connection's deadline is set again for the deadline.
+    // The timer fires too early, so it is set again for the connection's deadline.
     worker.handle_timeout(id);
     assert_eq!(
         commands(&mut worker),

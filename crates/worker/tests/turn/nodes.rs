@@ -55,7 +55,7 @@ fn relays_to_nodes_take_the_lane_and_made_up_addresses_do_not() {
     let ports = &mut worker.shared_mut().requests;
     ports.nodes = Some(NODES);
     ports.far_relays.push_back((NodeId(7), relay(2)));
-    // A forged address has the number of the lane to other nodes as its worker; its relay is dropped.
+    // This relay has a forged address whose worker is the number of the lane to other nodes. The relay is dropped.
     ports.relays.push_back(relay(2));
     ports.relays.push_back(relay(1));
     worker.finish_turn();

@@ -17,7 +17,8 @@ pub(crate) struct Recorder {
     /// The outgoing connections that could not be opened: token and reason.
     pub(crate) failed: Vec<(u64, String)>,
     pub(crate) renewed: Vec<Result<Option<u64>, RenewError>>,
-    /// For each call with channel events, the number of events and the number of those lost before them.
+    /// For each call with channel events, the number of events and the number of events lost before
+    /// them.
     pub(crate) happened: Vec<(usize, u64)>,
     /// The result that [`AppHost::handle_channel_event`] returns.
     pub(crate) has_work: bool,

@@ -523,7 +523,7 @@ fn a_worker_knows_its_number_and_how_many_there_are() {
     }
 }
 
-/// A key provider that never has keys and fetches them asynchronously, so that authentication has to wait.
+/// A key provider whose keys are always still being fetched, so that authentication has to wait.
 #[derive(Debug)]
 struct Asked;
 

@@ -24,7 +24,8 @@ final class Grant implements Decision
      * @param bool $isExpired Of `refresh` and `sub_refresh`: the connection or subscription has
      *     ended.
      * @param mixed $info What other clients see: JSON, or a {@see Binary}.
-     * @param mixed $data The data of the reply, or the data to publish instead.
+     * @param mixed $data The data of the reply; of `publish`, the data to publish instead of the
+     *     client's.
      * @param list<string> $channels Of `connect`: channels that the client is subscribed to.
      * @param mixed $meta Of `connect`: data that each later event of the connection includes.
      * @param bool $skipHistory Of `publish`: the publication is not stored in the history.

@@ -13,7 +13,7 @@ use Veche\Exception\CallerException;
  */
 final class Address
 {
-    /** Schemes with their default ports; 0: none. */
+    /** Schemes with their default ports; 0 if a scheme has no default port. */
     private const PORTS = ['http' => 80, 'https' => 443, 'ws' => 80, 'wss' => 443, 'tcp' => 0, 'tls' => 0];
 
     private function __construct(

@@ -12,8 +12,9 @@ use Veche\Exception\VecheException;
 final class Reply
 {
     /**
-     * @param mixed $result What the client's method of the same name returns; null if it failed or returns nothing.
-     * @param VecheException|null $error Why it failed.
+     * @param mixed $result What the client's method for this command returns; null if the command failed or returns
+     *     nothing.
+     * @param VecheException|null $error Why the command failed.
      */
     public function __construct(public readonly mixed $result, public readonly ?VecheException $error = null)
     {

@@ -123,7 +123,7 @@ final class AppTester
     }
 
     /**
-     * Opens a connection. `refusedWith` is set if the application has refused it.
+     * Opens a connection. If the application refuses it, the connection's `refusedWith` is set.
      *
      * @param string $target Path and query.
      * @param string|null $user The user, if the route determines one.

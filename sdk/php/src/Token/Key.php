@@ -31,7 +31,7 @@ final class Key
     }
 
     /**
-     * Uses a secret that the server knows too (`secret_file` of `[jwt]`).
+     * Creates a key from a secret that the server knows too (`secret_file` of `[jwt]`).
      *
      * @param string $algorithm `HS256`, `HS384` or `HS512`.
      * @param string|null $id `kid` of the tokens' header.
@@ -49,7 +49,8 @@ final class Key
     }
 
     /**
-     * Uses a private key whose public half the server knows (`key_file` or `jwks` of `[jwt]`). Requires ext-openssl.
+     * Creates a key from a private key whose public half the server knows (`key_file` or `jwks` of `[jwt]`). Requires
+     * ext-openssl.
      *
      * @param string $pem The private key.
      * @param string|null $algorithm By default the one of the curve, or RS256.
@@ -117,7 +118,7 @@ final class Key
      */
     private static function concatenated(string $der, int $bytes): string
     {
-        // The sequence of P-521 is longer than 127 bytes, and its length takes a second byte.
+        // The sequence of P-521 is longer than 127 bytes, so its length takes two bytes.
         $at = ord($der[1]) === 0x81 ? 3 : 2;
         $numbers = '';
         for ($i = 0; $i < 2; $i++) {

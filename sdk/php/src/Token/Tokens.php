@@ -43,7 +43,8 @@ final class Tokens
      * @param mixed $info What other clients see of this one.
      * @param mixed $meta What only the back end's hooks see.
      * @param list<string> $channels Channels that the connection is subscribed to by the server.
-     * @param array<string, array<string, mixed>> $subs The same with options: `info`, `data`, `override`, `expire_at`.
+     * @param array<string, array<string, mixed>> $subs Further such channels with options: `info`, `data`, `override`,
+     *     `expire_at`.
      * @param string|null $id `jti`, by which the token can be revoked.
      * @param array<string, mixed> $claims Further claims, which replace those of the same name.
      * @throws CallerException

@@ -48,8 +48,8 @@ final class Client
      * @param array<string, string> $headers Further headers of the handshake, such as `Authorization`.
      * @param list<string> $protocols Subprotocols to offer; `$protocol` of the client is the one that was chosen.
      * @param float $timeout Seconds for the handshake, and for each later send.
-     * @param int $messageBytesMax Longest message to receive.
-     * @param int $fragmentsMax Most frames of one message.
+     * @param int $messageBytesMax Maximum length of a received message in bytes.
+     * @param int $fragmentsMax Maximum number of frames of a received message.
      * @param string|null $caFile Certificates to trust for wss instead of the system's.
      * @throws VecheException
      */
@@ -198,7 +198,7 @@ final class Client
     }
 
     /**
-     * Returns the next event, which was answered if necessary; null at the deadline.
+     * Returns the next event, after answering it if necessary. Returns null if the deadline passes first.
      */
     private function event(Deadline $deadline): ?Event
     {

@@ -123,7 +123,8 @@ final class Receiver
     }
 
     /**
-     * Validates the received part of a text: an invalid text is refused without waiting for its end.
+     * Validates the received part of a text, so that an invalid text is refused without waiting for
+     * its end.
      */
     private function validate(Opcode $opcode, int $head, int $arrived): void
     {

@@ -37,7 +37,8 @@ class Effects
     }
 
     /**
-     * @param array<string, mixed>|string $head An effect, or its JSON. Its data are passed to {@see keep()} before.
+     * @param array<string, mixed>|string $head An effect, or its JSON. The caller has passed its data to
+     *     {@see keep()}.
      */
     public function add(array|string $head): void
     {
@@ -48,8 +49,8 @@ class Effects
     }
 
     /**
-     * Adds data and returns the number of their part. Data equal to the last part are not added again, so that a
-     * message to many connections is transferred once.
+     * Adds data and returns the number of the part that contains the data. Data equal to the last part are not
+     * added again, so that a message to many connections is transferred once.
      */
     public function keep(string $data): int
     {
@@ -68,7 +69,7 @@ class Effects
 
     /**
      * Adds the data of a publication: text, bytes, or anything else as JSON. Returns the members of an effect that
-     * refer to them.
+     * refer to the data.
      *
      * @return array{data: int, data_kind?: string}
      */

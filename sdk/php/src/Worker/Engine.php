@@ -18,7 +18,7 @@ use Veche\Json;
 /**
  * A worker's side of the runtime protocol: bytes in, handlers in Fibers, bytes out. It does no I/O and reads no clock.
  *
- * Events of one connection are handled in order, one at a time; of different connections at most `concurrency` at once.
+ * Events of one connection are handled in order, one at a time. At most `concurrency` events are handled at once.
  *
  * @internal
  */
@@ -28,9 +28,9 @@ final class Engine
 
     private static ?self $current = null;
 
-    /** @var array<string, true>|null */
+    /** @var array<string, true>|null Names of the events that are handled; null: all. */
     private readonly ?array $events;
-    /** @var Closure(Effects): void */
+    /** @var Closure(Effects): void Writes the effects of a running handler. */
     private readonly Closure $flush;
     private FrameDecoder $decoder;
     /** @var list<string> Pieces of output, joined only when taken, so that payloads are copied once. */
@@ -45,9 +45,9 @@ final class Engine
     private array $busy = [];
     /** @var array<int, Handling> Handlers that wait for the result of a call, by the call's id. */
     private array $calls = [];
-    /** @var list<array{float, Handling}> */
+    /** @var list<array{float, Handling}> Sleeping handlers, each with the time at which it continues. */
     private array $timers = [];
-    /** @var list<Fiber<mixed, mixed, mixed, mixed>> */
+    /** @var list<Fiber<mixed, mixed, mixed, mixed>> Fibers without an event, for reuse. */
     private array $idle = [];
     private ?Handling $active = null;
     /** Number of nested Fibers, each resumed by the previous one. */
@@ -56,13 +56,13 @@ final class Engine
     private bool $isStopped = false;
     private int $headBytesMax = 1 << 20;
     private int $payloadBytesMax = 16 << 20;
-    /** @var array<string, mixed> */
+    /** @var array<string, mixed> The members of Veche's welcome. */
     private array $welcome = [];
 
     /**
-     * @param list<string>|null $events Names of the events that are handled; null: all, and there is no hello.
-     * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
-     *     that they refer to are kept in the handling.
+     * @param list<string>|null $events Names of the events that are handled; null: all events, and no hello is sent.
+     * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head. The
+     *     `Handling` keeps the data to which these members refer.
      * @param bool $canCall Whether handlers can make calls, because results can arrive.
      */
     public function __construct(
@@ -267,7 +267,7 @@ final class Engine
     }
 
     /**
-     * Starts the events that may start.
+     * Starts the handlers of the events for which `next` permits it.
      */
     private function begin(): void
     {
@@ -279,7 +279,7 @@ final class Engine
     }
 
     /**
-     * Returns the next event that may start now. Decodes frames until there is one.
+     * Returns the next event whose handler may start now. Decodes frames until there is such an event.
      */
     private function next(): ?Handling
     {
@@ -321,8 +321,8 @@ final class Engine
 
     /**
      * Handles events one after the other. A switch of Fibers costs more than most handlers, so a Fiber continues with
-     * the next event itself; if a handler suspends it, another Fiber takes over. Fibers that were resumed by others
-     * return to them.
+     * the next event itself; if a handler suspends it, another Fiber takes over. A Fiber that another Fiber has
+     * resumed returns to that Fiber.
      */
     private function work(Handling $handling): never
     {

@@ -91,9 +91,9 @@ final class Frame
     }
 
     /**
-     * Returns the part with that number; null if the head refers to none.
+     * Returns the part with the given number; null if `$number` is null.
      *
-     * @throws ServerException if there is no such part
+     * @throws ServerException if the frame has no part with this number
      */
     public function part(?int $number): ?string
     {

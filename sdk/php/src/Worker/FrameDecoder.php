@@ -37,7 +37,7 @@ final class FrameDecoder
     /**
      * Returns the next complete frame; null if more bytes are needed.
      *
-     * @throws ServerException if this is no stream of frames
+     * @throws ServerException if the bytes are not a stream of frames
      */
     public function next(): ?Frame
     {

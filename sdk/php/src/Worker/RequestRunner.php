@@ -36,7 +36,7 @@ final class RequestRunner
     /**
      * Returns the frames that result from an event's frame, up to its answer.
      *
-     * @throws VecheException if this is no frame of an event
+     * @throws VecheException if `$frame` is not the frame of an event
      */
     public function handle(string $frame): string
     {

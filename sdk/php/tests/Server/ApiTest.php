@@ -101,7 +101,7 @@ final class ApiTest extends ServerTestCase
         $code = 'require $argv[1];'
             . '$veche = new Veche\Client($argv[2], "the-key-of-the-suite");'
             . 'echo extension_loaded("curl") ? "curl" : "streams", $veche->push("ann", "вече")->handed;';
-        // -n: without php.ini, which loads the extensions.
+        // With `-n`, PHP does not read php.ini, which would load the extensions.
         $command = [PHP_BINARY, '-n', '-r', $code, dirname(__DIR__, 2) . '/veche.php', self::$server->api()];
         exec(implode(' ', array_map(escapeshellarg(...), $command)) . ' 2>&1', $output, $status);
         self::assertSame([0, ['streams1']], [$status, $output]);

@@ -22,7 +22,7 @@ use Veche\Tests\Support\RuntimeVectors;
 use Veche\Worker\Engine;
 
 /**
- * Applications answer the events of the vectors with exactly the bytes in the vectors.
+ * Applications answer the events of the test vectors with exactly the bytes in the vectors.
  */
 final class AppTest extends TestCase
 {

@@ -17,7 +17,7 @@ use Veche\Tests\Support\RuntimeVectors;
 use Veche\Worker\Values;
 
 /**
- * Tests calls to other servers, with the recorded frames and with the tester of an application.
+ * Tests calls to other servers: the calls must equal the frames of the test vectors, and work in `AppTester`.
  */
 final class PoolTest extends TestCase
 {

@@ -17,7 +17,7 @@ use Veche\Tests\Support\Ports;
 use Veche\Tests\Support\Script;
 
 /**
- * Both transports against well-behaved and misbehaving servers.
+ * Tests StreamTransport and CurlTransport with well-behaved and misbehaving servers.
  */
 final class TransportTest extends TestCase
 {

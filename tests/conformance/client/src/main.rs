@@ -16,7 +16,7 @@ use veche_proto::websocket::{
     Codecs, Decoder, Encoder, FrameEvent, MessageLimits, Opcode, Role, encode_close, encode_control,
 };
 
-/// Cases 9.3.1 and 9.4.1 have 65,536 fragments, cases 9.1.6 and 9.2.6 have 16 MiB.
+/// Autobahn's cases 9.3.1 and 9.4.1 have 65,536 fragments, its cases 9.1.6 and 9.2.6 have 16 MiB.
 const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 32 << 20,
     fragments_max: 70_000,
@@ -74,7 +74,7 @@ fn run(
     let accepted = loop {
         let count = stream.read(&mut buffer)?;
         if count == 0 {
-            return Err("closed in the handshake".into());
+            return Err("the connection was closed in the handshake".into());
         }
         input.extend_from_slice(&buffer[..count]);
         if let Some((taken, accepted)) = read_response(&input, &key, "", Some(&policy))? {

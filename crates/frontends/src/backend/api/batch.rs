@@ -17,7 +17,7 @@ use crate::context::worker_context::Context;
 /// Maximum number of commands with potentially large answers (history, presence, connections) in one batch.
 const LARGE_MAX: usize = 32;
 
-/// A batch of commands.
+/// A batch of commands in one API call.
 pub(super) struct ApiBatch {
     waiting: VecDeque<(ApiMethod, BatchCommand)>,
     /// Methods of the started commands whose answers are not written yet, in order.

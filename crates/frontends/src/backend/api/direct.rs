@@ -15,7 +15,8 @@ use crate::context::worker_context::Context;
 use crate::http::api_error::error_body;
 use crate::http::call::{AnswerBody as _, ApiCall as _, CallStatus};
 
-/// Maximum length of a response in bytes; a response is converted to script values in one step.
+/// Maximum length of a response in bytes. The length is limited because a response is converted to script values in one
+/// step.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// An API call of an application.
@@ -64,7 +65,7 @@ impl DirectCall {
         finish(self.0.resume(id, shared))
     }
 
-    /// Handles the answer of a worker; [`resume`](Self::resume) follows.
+    /// Handles the answer of another worker. The caller must then call [`resume`](Self::resume).
     pub fn answered(&mut self, ticket: Ticket, answer: HubReply) {
         self.0.answered(ticket, answer);
     }

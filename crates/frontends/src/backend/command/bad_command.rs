@@ -53,12 +53,12 @@ impl BadCommand {
         self.unknown_field
     }
 
-    /// Converts a serde error for `bytes`.
+    /// Converts serde's error about `bytes` to a [`BadCommand`].
     pub(super) fn of_json(error: &serde_json::Error, bytes: &[u8]) -> Self {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Self::new("expected a JSON object, found nothing");
         }
-        // serde's "at line 1" is removed: a caller that sends lines would confuse it with its own line numbers.
+        // serde's "at line 1" is removed, because a caller that sends lines would take it for the number of a sent line.
         let text = error.to_string();
         let what = text.split(" at line ").next().unwrap_or(&text);
         let mut names = what.split('`').skip(1).step_by(2);

@@ -33,7 +33,7 @@ struct Tokens<'a> {
     expire_at: Option<u64>,
 }
 
-/// Parses the body of `block_user`: `user`, and optionally `expire_at`.
+/// Parses the body of `block_user`, whose fields are `user` and optionally `expire_at`.
 pub fn parse_block_user(bytes: &[u8]) -> Result<Ban, BadCommand> {
     let wire: User<'_> = read(bytes)?;
     Ok(Ban::User {
@@ -42,13 +42,13 @@ pub fn parse_block_user(bytes: &[u8]) -> Result<Ban, BadCommand> {
     })
 }
 
-/// Parses the body of `unblock_user`: `user`.
+/// Parses the body of `unblock_user`, whose only field is `user`.
 pub fn parse_unblock_user(bytes: &[u8]) -> Result<Ban, BadCommand> {
     let name = super::parse_user(bytes)?;
     Ok(Ban::UserAllowed { user: user(&name)? })
 }
 
-/// Parses the body of `revoke_token`: `uid`, and optionally `expire_at`.
+/// Parses the body of `revoke_token`, whose fields are `uid` and optionally `expire_at`.
 pub fn parse_revoke_token(bytes: &[u8]) -> Result<Ban, BadCommand> {
     let wire: Token<'_> = read(bytes)?;
     if !(1..=TOKEN_ID_BYTES_MAX).contains(&wire.uid.0.len()) {

@@ -20,7 +20,7 @@ pub struct ConnectionsQuery<'a> {
 pub enum ConnectionsOf<'a> {
     /// Connections of this user.
     User(JsonText<'a>),
-    /// Subscribers of this channel.
+    /// Connections that subscribe to this channel.
     Channel(JsonText<'a>),
 }
 

@@ -34,7 +34,7 @@ struct Disconnect<'a> {
     client: Option<JsonText<'a>>,
     #[serde(borrow)]
     session: Option<JsonText<'a>>,
-    /// Ids of connections that stay open. gocent sends this field, like `disconnect`, under its Go name.
+    /// Ids of connections that stay open. The Go client gocent names this field and `disconnect` as in its Go struct.
     #[serde(borrow, alias = "ClientWhitelist")]
     whitelist: Option<Vec<JsonText<'a>>>,
     #[serde(borrow, alias = "Disconnect")]
@@ -261,8 +261,8 @@ fn channel(name: &JsonText<'_>, namespaces: &Namespaces) -> Result<Arc<str>, Bad
     }
 }
 
-/// Returns the JSON value unchanged, or else the decoded bytes of its base64 alternative, which may be JSON or
-/// binary.
+/// Returns the decoded bytes of the field `base64`, which may be JSON or binary. If that field is empty or missing,
+/// returns the JSON `value` unchanged.
 fn payload(
     value: Option<&RawValue>,
     (name, base64): (&str, Option<JsonText<'_>>),

@@ -28,7 +28,7 @@ pub enum AnswerShape {
     Each,
 }
 
-/// A command and its answer, of which parts may still be outstanding.
+/// A command and its answer. Parts of the answer may still be outstanding.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(super) id: Option<Box<str>>,
@@ -42,8 +42,8 @@ pub(crate) struct Exchange {
 /// The kind of command and its results so far.
 #[derive(Debug)]
 pub(super) enum ExchangeState {
-    /// A publication: how results are combined, the log message if it reached no connection, and the result of each
-    /// target (`None` if it is unknown).
+    /// A publication. The fields are how the results are combined, the message to log if the publication reached no
+    /// connection, and the result of each target (`None` if unknown).
     Published(
         AnswerShape,
         Option<&'static str>,

@@ -4,7 +4,7 @@ use veche_hub::Position;
 
 use super::*;
 
-/// Every combination of the fields of a publication's result is one JSON object.
+/// A publication's result is written as one JSON object, whichever of its fields are known.
 #[test]
 fn results_of_publications_are_json_whatever_is_known() {
     let position = Position {
@@ -45,7 +45,8 @@ fn results_of_publications_are_json_whatever_is_known() {
     }
 }
 
-/// For several targets the number of connections is the sum, or absent if it is unknown for one of them.
+/// The result for several targets contains the sum of their numbers of connections, unless one of
+/// the numbers is unknown.
 #[test]
 fn the_result_for_several_targets_may_be_empty() {
     let known = PublishOutcome {

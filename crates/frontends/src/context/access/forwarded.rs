@@ -39,8 +39,8 @@ impl ClientAddress {
     ) -> Result<IpAddr, BadForwardedHeader> {
         match self {
             Self::XForwardedFor => {
-                // Lines are raw bytes: a line of the client that is not UTF-8 must not hide the lines that proxies
-                // added.
+                // Lines are raw bytes, because a line of the client that is not UTF-8 must not hide the lines that
+                // proxies added.
                 let lines: Vec<&[u8]> = lines(head, "x-forwarded-for").collect();
                 let hops = lines
                     .iter()
@@ -76,8 +76,8 @@ fn lines<'b>(head: &Head<'b>, name: &str) -> impl Iterator<Item = &'b [u8]> {
         .map(|(_, value)| value)
 }
 
-/// Returns, from the end, the first address that is not a trusted proxy; if all belong to trusted
-/// proxies, the last address read.
+/// Searches the addresses from the end, and returns the first one that belongs to no trusted proxy.
+/// If all belong to trusted proxies, returns the last address that was searched.
 ///
 /// A malformed element found before this address comes from a client. It is an error, so that the
 /// proxy's address is not taken for the client's.

@@ -1,4 +1,5 @@
-//! The identity hook, by which the back end determines the user: its request and the trait that sends it.
+//! The identity hook, by which the back end determines the user. Defines the hook's request, and the trait that sends
+//! the request.
 
 use std::fmt;
 use std::net::IpAddr;

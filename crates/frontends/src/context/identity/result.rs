@@ -20,7 +20,7 @@ pub struct VerifiedUser {
 /// The result of asynchronous authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentityResult {
-    /// New issuer keys may be available: the token has to be verified again.
+    /// New issuer keys may be available, so the token has to be verified again.
     KeysFetched,
     /// The client was authenticated.
     Verified(VerifiedUser),

@@ -20,9 +20,9 @@ pub enum RouteMatch<'p> {
         /// The remainder of the path after the route's path: `""`, or text that begins with `/`.
         below: &'p str,
     },
-    /// The path has a route, but not for this method: the status is 405.
+    /// The path has a route, but not for this method, so the status is 405.
     MethodNotAllowed,
-    /// No route matches the path: the status is 404.
+    /// No route matches the path, so the status is 404.
     NotFound,
 }
 

@@ -15,7 +15,7 @@ pub(super) enum Precondition {
     Failed,
 }
 
-/// Evaluates the conditions of a request in the order of section 13.2.2. Invalid dates are ignored.
+/// Evaluates the conditions of a request in the order of RFC 9110 section 13.2.2. Invalid dates are ignored.
 pub(super) fn evaluate(head: &Head<'_>, file: &FileMetadata) -> Precondition {
     let mut if_match = head.header_all("if-match").peekable();
     if if_match.peek().is_some() {

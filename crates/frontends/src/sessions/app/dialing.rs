@@ -1,8 +1,8 @@
 //! Outbound WebSocket connections of applications.
 //!
 //! [`DialingStage`] handles the connection until the 101. Afterwards the connection is an ordinary WebSocket in the
-//! client role, and the application receives its messages through the same calls as those of its own clients. The
-//! worker resolves names, connects, and handles TLS.
+//! client role, and the application receives messages through the same calls as from its own clients. The worker
+//! resolves names, connects, and handles TLS.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ pub(crate) struct DialingStage {
     key: String,
     /// Number of bytes of the response that were already searched for the end of its head.
     scanned: usize,
-    /// Monotonic time in milliseconds at which the attempt began.
+    /// Monotonic time in milliseconds at which the attempt to connect began.
     since_ms: u64,
-    /// Whether the result was reported to the application.
+    /// Whether the success or failure of the attempt was reported to the application.
     is_over: bool,
 }
 

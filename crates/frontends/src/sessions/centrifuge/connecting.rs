@@ -513,8 +513,8 @@ impl Centrifuge {
                 let data = given.granted.data.as_ref();
                 let result = match self.is_one_way() {
                     false => welcome.result(publications),
-                    // The result has the position from which recovery starts: a one-way client receives the recovered
-                    // publications as ordinary pushes.
+                    // The result has the position from which recovery starts, because a one-way client receives the
+                    // recovered publications as ordinary pushes.
                     true => SubscribeResult {
                         offset: welcome.begin().map_or(0, |position| position.offset),
                         ..welcome.result(&[])
@@ -588,7 +588,7 @@ impl Centrifuge {
             TokenDenied::NotFor("the token belongs to another user").note(cx.id, cx.shared);
             return CommandStatus::Close(DisconnectCode::InvalidToken);
         }
-        // The new token grants other subscriptions: the client has to reconnect with it to get them.
+        // The new token grants other subscriptions, so the client has to reconnect with the token to get them.
         if !self.subscriptions.are_exactly(&pass.claims.channels) {
             return CommandStatus::Close(DisconnectCode::InsufficientState);
         }

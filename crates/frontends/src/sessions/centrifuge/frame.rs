@@ -11,7 +11,7 @@ use crate::outbox::Outboxes;
 pub(super) struct ReplyFrame {
     push_encoding: PushEncoding,
     bytes: Vec<u8>,
-    /// The close code for a client that can't receive an error reply, after an error.
+    /// The code with which the session is closed if an error occurred and the client can't receive an error reply.
     end: Option<DisconnectCode>,
     /// The code and the message of the last error reply.
     refusal: Option<(u32, Box<str>)>,

@@ -38,13 +38,14 @@ pub(super) struct HookState {
     pub(super) headers: usize,
     /// Monotonic time in milliseconds at which the pending request was sent.
     asked_ms: u64,
-    /// The subscribe command that waits for a decision or for keys, if there is one.
+    /// The subscribe command that waits for a hook's decision or for the keys that verify its token, if there is
+    /// one.
     subscribing: Option<PendingSubscribe>,
     /// The pending request to extend the connection, if there is one.
     pub(super) refresh: Option<HookRequestId>,
 }
 
-/// A subscribe command that waits for a decision or for keys.
+/// A subscribe command that waits for a hook's decision or for the keys that verify its token.
 struct PendingSubscribe {
     channel: Box<str>,
     /// Whether a back end has unsubscribed the client since the command arrived; this takes precedence over any
@@ -77,7 +78,8 @@ impl HookState {
         self.decision.is_some()
     }
 
-    /// Records that the next command subscribes to this channel and waits for a decision or for keys.
+    /// Records that the next command subscribes to this channel and waits for a hook's decision or for the keys
+    /// that verify its token.
     pub(super) fn begin_subscribing(&mut self, channel: &str) {
         if self.subscribing.is_none() {
             self.subscribing = Some(PendingSubscribe {

@@ -1,9 +1,9 @@
-//! Replies with long lists, to history and presence commands. They are written in slices, each after the previous one
-//! was sent.
+//! Replies with long lists, to history and presence commands. They are written in slices, each
+//! after the previous one was sent.
 //!
-//! Such a reply refers to stored publications and encodes them as its client reads, so a client that reads nothing
-//! costs the memory of a few slices. The session's next command and its pushes wait until the reply is complete. A
-//! reply that is shorter than one slice is written at once.
+//! Such a reply refers to stored publications and encodes them when its client reads, so a client
+//! that reads nothing costs the memory of a few slices. The session's next command and its pushes
+//! wait until the reply is complete. A reply that is shorter than one slice is written at once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) enum LongResult {
 /// A reply that is not completely written.
 pub(super) struct UnfinishedReply {
     content: LongResult,
-    /// Number of list elements that are written.
+    /// Number of list elements that are already written.
     next: usize,
     /// The id of the command that is answered.
     id: u32,
@@ -41,7 +41,8 @@ pub(super) struct UnfinishedReply {
 }
 
 impl LongResult {
-    /// Returns the list of an answer that is longer than one slice; returns any other answer as the error.
+    /// If the list in the answer is longer than one slice, returns the list. Otherwise returns the
+    /// answer as the error.
     pub(super) fn of(answer: HubReply) -> Result<Self, HubReply> {
         let content = match answer {
             HubReply::History(Ok(page)) => Self::History(page),
@@ -79,7 +80,7 @@ impl LongResult {
         }
     }
 
-    /// Returns the reply with an empty list, which the elements are added to.
+    /// Returns the reply with an empty list, to which the elements are added.
     fn outcome<'e>(&self, epoch: &'e str) -> Outcome<'e> {
         match self {
             Self::History(page) => Outcome::History(HistoryResult {

@@ -97,12 +97,13 @@ pub(crate) struct Centrifuge {
     info: Arc<ClientInfo>,
     state: State,
     subscriptions: ClientSubscriptions,
-    /// Whether deltas between missed publications were computed in this turn. One command per turn may do so.
+    /// Whether a command has computed deltas between missed publications in this turn. Only one command may do so.
     has_compared: bool,
     /// The message whose commands are being executed.
     message: Vec<u8>,
-    /// Number of bytes of `message` that were processed; `commands` is the number of commands in them.
+    /// Number of bytes of `message` that were processed.
     taken: usize,
+    /// Number of commands in the processed bytes.
     commands: usize,
     /// Whether the next command was already counted against the route's rate.
     is_counted: bool,
@@ -120,8 +121,7 @@ pub(crate) struct Centrifuge {
     has_requested_keys: bool,
     /// Pending hook requests and decisions.
     hooks: HookState,
-    /// The address to which the client sends commands in separate requests. A request that contains the address is
-    /// known to come from this client.
+    /// The secret address that identifies the client in separate requests with commands.
     address: Option<Box<EmulationAddress>>,
     /// Name and version that the client sent in its connect command.
     kind: [Box<str>; 2],
@@ -144,7 +144,7 @@ enum State {
     /// There was no valid connect command yet.
     Fresh,
     Connected,
-    /// The handshake was refused permanently: the session is closed before any command is executed.
+    /// The handshake was refused permanently, so the session is closed before any command is executed.
     Refused(DisconnectCode),
 }
 
@@ -282,7 +282,7 @@ impl Centrifuge {
             bytes.extend_from_slice(&relay.commands);
             return self.message(bytes, cx);
         }
-        // Earlier commands are waiting, so the new ones are queued: their request has ended and can't be delayed.
+        // Earlier commands wait, so the new ones are queued. Their HTTP request has ended and can't be delayed.
         if !self.relays.keep(&relay.commands) {
             return DisconnectCode::TooManyRequests.into();
         }
@@ -317,7 +317,7 @@ impl Centrifuge {
         self.continue_input(cx)
     }
 
-    /// Refuses the client permanently, by a terminal close code: SDKs would retry a refused handshake forever.
+    /// Refuses the client permanently, by a terminal close code, since SDKs would retry a refused handshake forever.
     pub(crate) fn refuse(&mut self, code: DisconnectCode) {
         self.state = State::Refused(code);
     }

@@ -106,7 +106,8 @@ impl Centrifuge {
         }
     }
 
-    /// Returns the positions from the id of the last event. Each position identifies its channel by the epoch.
+    /// Returns the client's positions, from the id of the last event that it received. Each position identifies
+    /// its channel by the epoch.
     pub(super) fn since_event(&self) -> Option<Arc<[Since]>> {
         self.one_way.as_ref()?.since.clone()
     }

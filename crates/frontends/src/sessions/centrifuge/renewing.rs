@@ -31,7 +31,8 @@ enum RenewalOutcome {
 }
 
 impl Centrifuge {
-    /// Returns whether a hook has to decide when the connection expires and no request for that is pending yet.
+    /// Returns whether a hook has to decide when the connection expires and no request for its decision is
+    /// pending yet.
     pub(crate) fn renews_by_hook(&self, route: &Route) -> bool {
         self.state == State::Connected
             && self.hooks.refresh.is_none()

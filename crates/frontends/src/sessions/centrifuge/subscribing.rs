@@ -50,11 +50,11 @@ struct ClientSubscription {
     is_by_server: bool,
     /// Whether the connection's token granted the subscription.
     is_by_token: bool,
-    /// When its token or grant expires, in milliseconds since 1970; `None`: never.
+    /// When the subscription's token or grant expires, in milliseconds since 1970; `None`: never.
     expires_ms: Option<u64>,
     /// Whether a hook, and not the client, renews the subscription when it expires.
     is_renewed: bool,
-    /// The pending hook request for its renewal, if there is one.
+    /// The pending hook request for the renewal of the subscription, if there is one.
     renewal: Option<HookRequestId>,
     /// The client's public data in this channel. Boxed, since most subscriptions have none.
     info: Option<Box<Payload>>,
@@ -67,7 +67,7 @@ const _: () = assert!(size_of::<ClientSubscription>() <= 56);
 pub(super) struct RequestedSubscription {
     id: u32,
     channel: Box<str>,
-    /// Number of seconds until its token expires; `None`: never.
+    /// Number of seconds until the subscription's token expires; `None`: never.
     ttl_s: Option<u32>,
     is_recovering: bool,
     /// Whether the client recovers only the latest publication that matches its tags filter.
@@ -151,8 +151,8 @@ impl ClientSubscriptions {
         self.find(channel).is_some_and(|one| one.is_by_server)
     }
 
-    /// Returns the channels of expired subscriptions whose renewal a hook has to decide on. `awaited`: the channel of
-    /// a pending subscribe command, which is left out.
+    /// Returns the channels of expired subscriptions whose renewal a hook has to decide on. The channel `awaited`,
+    /// that of a pending subscribe command, is left out.
     pub(super) fn to_renew(&self, now_ms: u64, awaited: Option<&str>) -> Vec<Box<str>> {
         if self.due_ms.is_none_or(|due_ms| now_ms < due_ms) {
             return Vec::new();
@@ -209,9 +209,9 @@ impl ClientSubscriptions {
         self.due_ms = self.all.iter().filter_map(ClientSubscription::due_ms).min();
     }
 
-    /// Returns the monotonic time in milliseconds at which the first subscription expires or has to
-    /// be renewed, or at which the expiries have to be checked again; `u64::MAX` if none expires.
-    /// `awaited`: the channel of a pending subscribe command, which is left out.
+    /// Returns the monotonic time in milliseconds at which the first subscription expires or has to be renewed, or at
+    /// which the expiries have to be checked again; `u64::MAX` if no subscription expires. The channel `awaited`,
+    /// that of a pending subscribe command, is left out.
     pub(super) fn deadline_ms(&self, now: Now, awaited: Option<&str>) -> u64 {
         let left_ms = |due_ms: u64| due_ms.saturating_sub(now.wall_ms).min(EXPIRY_CHECK_MS);
         let mut first_ms = self.due_ms;

@@ -1,5 +1,5 @@
-//! The transports of the protocol besides WebSocket: an endless response, whose client sends commands in separate
-//! requests.
+//! The transports of Centrifugo's protocol besides WebSocket. The server sends an endless response,
+//! and the client sends its commands in separate requests.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use veche_centrifuge::{ClientRequest, DecodeLimits, Encoding};
 
 use crate::context::route::Route;
 
-/// A transport of the protocol. The last segment of the request's path selects it.
+/// A transport of Centrifugo's protocol. The last segment of the request's path selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CentrifugeTransport {
     WebSocket,
@@ -114,8 +114,8 @@ impl RelayQueue {
     }
 }
 
-/// Maximum number of relayed requests that wait to be sent. The workers have equal shares of it; a request beyond
-/// that is refused, and its client has to reconnect.
+/// Maximum number of relayed requests that wait to be sent. Each worker has an equal share of this
+/// number. Further requests are refused, and their clients have to reconnect.
 pub(crate) const RELAYS_MAX: usize = 1024;
 
 /// Returns whether the commands in a URL are exactly one connect command. Returns true if they can't be parsed:
@@ -192,7 +192,7 @@ mod tests {
         while relays.next().is_some() {}
         assert!(!relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES + 1]));
         assert!(relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES]));
-        // A relayed request without any bytes counts as a request.
+        // A relayed request is queued even if it contains no bytes.
         let mut relays = RelayQueue::default();
         assert!(relays.keep(b""));
         assert!(

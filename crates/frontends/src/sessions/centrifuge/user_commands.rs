@@ -46,7 +46,7 @@ impl Centrifuge {
         instruction.applies_to(&self.info.client) && session.is_none_or(has_session)
     }
 
-    /// Executes a back end's command, except for closing and for the expiry of the connection.
+    /// Executes a back end's command, except that the caller closes the connection and sets its expiry.
     pub(crate) fn handle_user_command(
         &mut self,
         instruction: &Arc<UserCommand>,
@@ -57,7 +57,7 @@ impl Centrifuge {
         }
         if !self.server_subscriptions.deferred.is_empty() || self.must_defer(&instruction.action) {
             if self.server_subscriptions.deferred.len() >= DEFERRED_MAX {
-                let what = "closed: too many user commands queued while a command is pending";
+                let what = "closed: too many commands of the back end are queued while a command of the client is pending";
                 cx.shared.log(cx.id, NoteLevel::Warn, what);
                 return DisconnectCode::InsufficientState.into();
             }

@@ -138,9 +138,9 @@ pub(super) struct SubscribeReply<'a> {
 }
 
 impl<'a> SubscribeReply<'a> {
-    /// Creates the reply with the recovered publications. `bytes`: their maximum total size, and
-    /// the size counted for each publication in addition to its payload. If they exceed the
-    /// maximum, the reply has none of them and the recovery is incomplete.
+    /// Creates the reply with the recovered publications. `bytes` contains their maximum total size, and the size
+    /// counted for each publication in addition to its payload. If they exceed the maximum, the reply has none of
+    /// them and the recovery is incomplete.
     pub(super) fn new(
         joined: Option<&'a SubscribeOutcome>,
         was_recovering: bool,

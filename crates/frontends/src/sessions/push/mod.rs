@@ -39,7 +39,7 @@ pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
 /// channel.
 const SINCE_MAX: usize = CHANNELS_MAX + 1;
 
-/// The first ticket of subscriptions by back ends; it is above all tickets of a handshake.
+/// The first ticket of subscriptions by back ends. The tickets of a handshake are all lower.
 const FIRST_TICKET: u32 = 1 << 16;
 
 /// A session of the push gateway.

@@ -1,5 +1,5 @@
-//! Channels whose names admit certain users: for every name and user, all ways to access the channel give the same
-//! result.
+//! Tests channels whose names admit certain users. For every name and user, all ways to access the channel must give
+//! the same result.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

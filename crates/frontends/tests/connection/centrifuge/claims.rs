@@ -187,7 +187,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
         !received.iter().any(|line| line.to_string().contains("ann")),
         "{received:?}"
     );
-    // The hidden client receives join events without requesting them, as its token demands.
+    // The token of the hidden client makes it receive join events that it has not requested.
     let (eve, _) = connect(&mut world, 0, "/centrifuge/named?user=eve", &json!({}));
     ask(
         &mut world,

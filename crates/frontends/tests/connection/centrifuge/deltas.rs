@@ -122,8 +122,8 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
     let first: Value = serde_json::from_str(&line).expect("JSON");
     publish(&mut world, back_end, "long:1", &first, &Value::Null);
     assert_eq!(client.take(&mut world), [(first.clone(), false)]);
-    // First, two JSON texts on two lines, which together are not JSON and therefore binary. Later, binary data that
-    // is valid JSON.
+    // `two` is two JSON texts on two lines, which together are not JSON and therefore binary. `more` is binary data
+    // that is valid JSON.
     let two = STANDARD.encode(format!("{line}\n{{}}"));
     let more = STANDARD.encode(line.replace("a\"", "a!\""));
     let mut more_read = first.clone();
@@ -140,8 +140,8 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
         assert!(world.ask(back_end, format!("{line}\n")).is_empty());
         assert_eq!(client.take(&mut world), [(expected, is_delta)]);
     }
-    // A client that recovers the publications receives the same publications as deltas that the live client
-    // received as deltas.
+    // The live client got some publications as deltas. A client that recovers the publications gets the same ones as
+    // deltas.
     let mut back = wants("long:1");
     back["recover"] = json!(true);
     back["epoch"] = joined["epoch"].clone();
@@ -185,8 +185,8 @@ fn unstored_publications_do_not_break_the_delta_chain() {
             // is the base of the next delta.
             (&Value::Null, false),
             (&asks, true),
-            // This publication is not stored, so it is sent whole. The next publication is sent whole too: the
-            // client has only this unstored publication, which can't be the base of a delta.
+            // This publication is not stored, so it is sent whole. The next publication is sent whole too, because
+            // the client has only this unstored publication, which can't be the base of a delta.
             (&passes, false),
             (&asks, false),
             (&asks, true),

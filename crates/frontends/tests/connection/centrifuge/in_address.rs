@@ -1,4 +1,4 @@
-//! Connect requests of one-way clients in the URL of the handshake.
+//! Tests connect requests that one-way clients send in the URL of the handshake.
 
 use serde_json::json;
 

@@ -20,8 +20,8 @@ const BYTES: usize = 500;
 /// Number of publications that the channel stores.
 const KEPT: usize = 500;
 
-/// Maximum number of bytes of a reply in an outbox: the bytes that may be unsent when a slice is written, that slice,
-/// and the publication in which it ends.
+/// Maximum number of bytes of a reply in an outbox. It allows for the bytes that may be unsent when a slice is
+/// written, the slice, and the publication in which the slice ends.
 const OUTBOX_BYTES_MAX: usize = ANSWERS_BYTES_HIGH + (32 << 10) + 2 * BYTES;
 
 fn fill(world: &mut World) -> Peer {

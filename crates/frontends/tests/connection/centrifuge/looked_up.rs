@@ -1,4 +1,5 @@
-//! Replies to history and presence commands: how many are written per turn, and their refusal while memory is short.
+//! Tests how many replies to history and presence commands are written per turn, and that these commands are refused
+//! while memory is short.
 
 use serde_json::{Value, json};
 

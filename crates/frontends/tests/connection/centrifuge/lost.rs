@@ -57,7 +57,8 @@ fn a_subscription_of_the_client_ends_and_can_be_made_again() {
     }
 }
 
-/// A client with a server-side subscription is disconnected, since it can't subscribe again itself.
+/// If publications are lost, a client with a server-side subscription is disconnected, since it can't subscribe
+/// again itself.
 #[test]
 fn a_subscription_of_the_server_ends_with_the_connection() {
     let mut world = super::world(2);

@@ -159,8 +159,8 @@ fn a_back_end_subscribes_and_unsubscribes_connections() {
     }
 }
 
-/// With `force_push_join_leave`, every client in the channel receives join events, whether it subscribed itself or
-/// was subscribed by a back end or by its token, unless its token excludes them.
+/// With `force_push_join_leave`, every client in the channel receives join events, whether it subscribed itself or was
+/// subscribed by a back end or by its token, unless its token excludes join events.
 #[test]
 fn joins_are_sent_to_all_with_force_push() {
     let mut world = super::world(3);

@@ -183,7 +183,7 @@ fn commands_beside_a_response_are_counted_too() {
             let request = post(&format!("{target}/emulation"), &body.to_string());
             assert_eq!(responses(&world.ask(caller, request))[0].status, 204);
         };
-        // Requests that other clients send with a forged session do not count.
+        // Requests that other clients send with a forged session do not count against the client's rate.
         let mut others = reply.clone();
         let session = others["session"].as_str().expect("a session").to_owned();
         let (end, other) = if session.ends_with('A') {

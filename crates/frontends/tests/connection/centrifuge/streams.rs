@@ -1,4 +1,4 @@
-//! Clients without a WebSocket: endless responses, and commands in separate requests.
+//! Tests clients without a WebSocket: endless responses, and commands in separate requests.
 
 use serde_json::{Value, json};
 

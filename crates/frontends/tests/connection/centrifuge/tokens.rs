@@ -42,7 +42,7 @@ fn tokens_end_and_are_renewed() {
         ),
         (&json!(true), &json!(60))
     );
-    // Subscription tokens are tested too. The accepted one expires before the connection token.
+    // Subscription tokens. The accepted one expires before the connection token.
     let sub = |world: &World, seconds: u64, channel: &str, user: &str| {
         let exp = in_seconds(world, seconds);
         token(&json!({ "sub": user, "exp": exp, "channel": channel, "info": "guest" }))
@@ -211,7 +211,8 @@ fn anonymous_clients_come_where_the_route_lets_them() {
             assert_eq!(reply["connect"]["subs"], Value::Null);
         }
     }
-    // A token in the handshake is checked too, since routes of other protocols have no other place for it.
+    // A token in the handshake is verified, not only one in the connect command, since other protocols
+    // have no connect command.
     let missing = missing.as_str().expect("a token");
     for (path, token, expected) in [
         ("anonymous", "", 101),

@@ -1,5 +1,6 @@
-//! Reads the keys of a phase. They are the flags of its command, so that each is defined in one
-//! place: a value of the file is converted to the text that the command line would contain.
+//! Reads the keys of a scenario's phase. The keys are the flags of the phase's command, so that
+//! each is defined in one place. A value in the file is converted to the text that the command line
+//! would contain.
 
 use std::error::Error as _;
 use std::path::Path;

@@ -32,7 +32,7 @@ pub(super) struct Figure {
     /// Whether an objective of the whole scenario uses the figure of the merged report. Otherwise
     /// each phase is checked separately.
     pub(super) adds_up: bool,
-    /// The total of which this figure can be given as a percentage.
+    /// The path of the total, if an objective can state this figure as a percentage of a total.
     of: Option<&'static str>,
 }
 
@@ -86,7 +86,8 @@ const ASKED: &str = "/connections/asked";
 const SENT: &str = "/messages/sent";
 const EXPECTED: &str = "/ledger/expected";
 
-/// All figures. `errors` is the sum of the causes instead of a field of the report.
+/// All figures. The figure `errors` is the sum of the errors by cause; all others are fields of the
+/// report.
 pub(super) const FIGURES: [Figure; 80] = [
     count("latency.count", "/latency_us/count"),
     time("latency.min", "/latency_us/min"),

@@ -41,9 +41,9 @@ pub(super) struct ScenarioPhase {
 
 /// Maximum number of phases.
 const PHASES_MAX: usize = 100;
-/// Keys of a phase other than flags.
+/// Keys of a phase that are not flags of the command line.
 const OF_A_PHASE: [&str; 5] = ["name", "kind", "together", "allow_bottleneck", "promise"];
-/// Keys of the file other than defaults.
+/// Keys of a scenario file that are not defaults for phases.
 const OF_THE_FILE: [&str; 4] = ["phase", "promise", "allow_bottleneck", "stop_on_broken"];
 
 /// Reads and checks the file at `path`; its URLs are redirected by `url_override`.
@@ -194,7 +194,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         phases
     }
 
-    /// Checks phases that run concurrently, which share this machine's limits.
+    /// Checks that phases that run concurrently need no more than this machine permits.
     fn check_groups(&mut self, phases: &[ScenarioPhase], places: &[usize]) {
         let mut places = places.iter();
         for group in phases.chunk_by(|_, next| next.together) {

@@ -105,8 +105,8 @@ fn run_phases(
     Ok(reports)
 }
 
-/// Measures the growth of the server's memory since before the first phase. Since a server does not
-/// release memory immediately, the growth since the previous phase would be too low.
+/// Makes `server` count the growth of memory from the value before the first phase. A server does
+/// not release memory immediately, so the growth since the previous phase would be too low.
 fn count_from(rss_before_bytes: u64, server: &mut ServerUse, opened: u64) {
     server.rss_before_bytes = rss_before_bytes;
     if server.bytes_per_connection.is_some() && opened > 0 {
@@ -287,7 +287,7 @@ pub(super) fn rate_reached(report: &Report) -> Objective {
     Objective {
         promise: "the requested rate was reached".to_owned(),
         measured: format!(
-            "{:.0} a second were reached, {rate:.0} a second were requested",
+            "the rate was {:.0} a second, but {rate:.0} a second were requested",
             report.messages.per_second
         ),
         passed: false,

@@ -136,7 +136,7 @@ impl Slo {
         self.is_about_errors() && !self.in_share && is_upper && errors > self.bound
     }
 
-    /// Returns the kinds of phases that measure the objective's figure; empty if all do.
+    /// Returns the kinds of phases that measure the objective's figure; empty if all kinds do.
     pub(in crate::cli) fn kinds(&self) -> &'static [&'static str] {
         self.figure.kinds()
     }

@@ -25,7 +25,7 @@ pub(super) struct UrlBase {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
-    /// HTTP or WebSocket: a base of one kind also replaces URLs of the other.
+    /// HTTP or WebSocket. A base for HTTP also replaces the bases of WebSocket URLs, and vice versa.
     Http {
         is_tls: bool,
     },

@@ -40,7 +40,7 @@ pub(super) type LoggedPublication = ((u32, Option<u32>), u32);
 
 #[derive(Default)]
 struct Publisher {
-    /// Unacknowledged publications in order.
+    /// Unacknowledged publications, in the order in which they were sent.
     asked: VecDeque<LoggedPublication>,
 }
 
@@ -53,7 +53,7 @@ impl RecoveryState {
         }
     }
 
-    /// Adds a receiver's positions to its connect target.
+    /// Adds a receiver's positions to the path with which it connects.
     pub(super) fn amend(&self, client_index: u32, path: &mut String) {
         if let Some(receiver) = self.receivers.get(client_index as usize) {
             receiver.places.write(path);

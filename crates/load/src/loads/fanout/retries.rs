@@ -11,7 +11,7 @@ use crate::engine::LoadIo;
 const BACKOFF_NS: u64 = 100 * MILLISECOND;
 const BACKOFF_NS_MAX: u64 = 1_600 * MILLISECOND;
 
-/// The clients of a thread that wait to be reopened.
+/// The clients of a thread whose connections wait to be reopened.
 pub(super) struct RetryQueue {
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
     /// Number of attempts since the client was last open, by client.
@@ -26,12 +26,12 @@ impl RetryQueue {
         }
     }
 
-    /// Resets the delay of a client that has opened.
+    /// Resets the delay of a client whose connection has opened.
     pub(super) fn opened(&mut self, client_index: u32) {
         self.attempts[client_index as usize] = 0;
     }
 
-    /// Schedules a client to be reopened.
+    /// Schedules the reopening of a client's connection.
     pub(super) fn later(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
         let attempts = &mut self.attempts[client_index as usize];
         let longest = (BACKOFF_NS << (*attempts).min(16)).min(BACKOFF_NS_MAX);
@@ -41,7 +41,8 @@ impl RetryQueue {
             .push(Reverse((io.net.now_ns + wait, client_index)));
     }
 
-    /// Opens clients that are due; returns the next due time.
+    /// Opens the connections of clients that are due. Returns the time at which the next client is
+    /// due.
     pub(super) fn retry(&mut self, io: &mut LoadIo<'_>) -> u64 {
         while let Some(Reverse((due_ns, client_index))) = self.waiting.peek().copied() {
             if due_ns > io.net.now_ns {

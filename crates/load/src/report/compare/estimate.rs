@@ -1,5 +1,5 @@
-//! Ratios with confidence intervals from order statistics: they assume no distribution of the noise
-//! and are exact for few runs.
+//! Ratios with confidence intervals from order statistics. The intervals assume no distribution of the noise and are
+//! exact for few runs.
 //!
 //! No random numbers are used, so equal reports give equal results.
 
@@ -14,7 +14,7 @@ const RISK: f64 = 0.05;
 /// The ratio of another group's figure to that of the first group, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The other group's figure divided by the first group's.
+    /// The figure of the other group divided by that of the first group.
     pub ratio: f64,
     /// Lower end of the ratio's interval.
     pub low: f64,
@@ -30,8 +30,8 @@ pub struct Estimate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EstimateMethod {
-    /// The runs alternated. The ratio is the median of the ratios of pairs; the interval is from
-    /// the binomial distribution.
+    /// Runs of the two groups alternated, and each pair of neighbouring runs gives one ratio. The result is the median
+    /// of these ratios; its interval is from the binomial distribution.
     Paired,
     /// The ratio is the median over all pairs of runs, one from each group; the interval is from the
     /// distribution of the Mann–Whitney statistic. Assumes that both groups have equal variance.

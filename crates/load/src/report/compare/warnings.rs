@@ -109,7 +109,7 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
             push(
                 &mut warnings,
                 format!(
-                    "No verdict: up to {1} of {0} failed, and up to {3} of {2}. Failures are often fast and do no work.",
+                    "No verdict: up to {1} of the operations of {0} failed, and up to {3} of those of {2}. Failures are often fast and do no work.",
                     clean(&base.name),
                     share(super::failures(base_runs)),
                     clean(&other.name),
@@ -147,7 +147,7 @@ fn push(warnings: &mut Vec<String>, warning: String) {
     }
 }
 
-/// Returns the settings in which two runs differ, with the values of both.
+/// Returns the settings that differ between two runs, each with its two values.
 fn settings(one: &Settings, other: &Settings) -> Vec<(&'static str, String, String)> {
     let list = |settings: &Settings| {
         let number =

@@ -183,7 +183,7 @@ pub(super) fn ledger(page: &mut TextPage, report: &Report) {
         page.more(
             Tone::Bad,
             &format!(
-                "INCONSISTENT by {}: a bug in the tester, please report it",
+                "INCONSISTENT by {} deliveries: a bug in the tester, please report it",
                 count(gap)
             ),
         );
@@ -247,7 +247,7 @@ pub(super) fn ledger(page: &mut TextPage, report: &Report) {
     }
 }
 
-/// Writes how clients that returned with a position recovered.
+/// Writes how well clients that reconnected with a position have recovered.
 fn recovery(page: &mut TextPage, recovery: &Recovery) {
     page.more(
         if recovery.refused > 0 {
@@ -396,7 +396,8 @@ pub(super) fn generator(page: &mut TextPage, report: &Report) {
     if report.script.is_none() {
         let turn = time(generator.lag_us_max);
         let waited = share(generator.waited);
-        let text = format!("longest turn {turn}; waited for a core {waited} of the time");
+        let text =
+            format!("longest turn of the loop {turn}; waited for a core {waited} of the time");
         page.more(Tone::Plain, &text);
     }
     if settings.rate.is_some() {
@@ -409,7 +410,7 @@ pub(super) fn generator(page: &mut TextPage, report: &Report) {
         page.more(
             Tone::Plain,
             &format!(
-                "{}{part} more than 1 ms late",
+                "more than 1 ms late: {}{part}",
                 many(generator.late_sends, "send")
             ),
         );

@@ -40,7 +40,7 @@ fn the_key_lines() {
             "              1 refused: connection refused",
             "                first: connect to 127.0.0.1:8080: Connection refused",
             "              100,000 expected = 99,990 delivered + 7 lost + 3 away",
-            "              receiver 17: 5 lost, 1 duplicated; first: publisher 0 number 512",
+            "              receiver 17: 5 lost, 1 duplicated; first: message 512 of",
             "              status 503              500,000  50.0 %",
             "              5.25 µs of CPU per message",
             "              812 B per connection, without the kernel's part",

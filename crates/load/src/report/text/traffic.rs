@@ -58,7 +58,7 @@ pub(super) fn connections(page: &mut TextPage, report: &Report) {
     }
     if connections.dead > 0 {
         let text = format!(
-            "{} dead: open, but without an answer for the timeout",
+            "{} dead: open, but no answer arrived within the timeout",
             count(connections.dead)
         );
         page.more(Tone::Bad, &text);
@@ -190,7 +190,7 @@ pub(super) fn latency(page: &mut TextPage, report: &Report) {
         page.more(
             Tone::Faint,
             &format!(
-                "only {}: p99.9 is practically the maximum",
+                "with only {}, p99.9 is practically the maximum",
                 many(latency.count, "sample")
             ),
         );

@@ -62,7 +62,7 @@ fn a_ban_of_a_node_that_was_cut_off_for_long_reaches_the_others() {
     let before = cluster.commands(1);
     cluster.mend(0);
     assert_eq!(users(&cluster, 1), HashSet::from(["eve".to_owned()]));
-    // Node 1 executes only the ban: the disconnect is too old to be sent after the reconnect.
+    // Node 1 executes only the ban, since the disconnect is too old to be sent after the reconnect.
     assert_eq!(cluster.commands(1), before + 1);
 }
 
@@ -108,7 +108,7 @@ fn a_ban_whose_answers_are_lost_gives_way_to_a_later_command() {
 #[test]
 fn of_two_commands_about_one_ban_the_later_one_is_in_force_on_each_node() {
     let mut cluster = Cluster::of(2);
-    // The outputs of node 0 reach the store first, except for the entry of the stream.
+    // All outputs of node 0 except the append to the stream reach the store first.
     cluster.nodes[0].node.ask(ban("eve", 1), None);
     let mut outputs: Vec<_> = std::iter::from_fn(|| cluster.nodes[0].node.poll()).collect();
     let append = outputs

@@ -64,7 +64,7 @@ fn a_stream_that_is_lost_begins_again_and_loses_no_late_command() {
     let mut cluster = Cluster::of(3);
     cluster.cut(2);
     cluster.ask(0, disconnect(1));
-    // The store returns without data.
+    // The store is reachable again, but has lost its data.
     cluster.stream.clear();
     cluster.table.clear();
     (cluster.top, cluster.epoch) = (0, 2);
@@ -108,7 +108,7 @@ fn an_entry_that_replaces_a_lost_one_is_carried_out() {
     let copy = cluster.copy();
     cluster.ban(0, "anna");
     cluster.roll_back(copy);
-    // A node that has no bans is the first to append after the rollback.
+    // A node that has no bans is the first to append an entry after the rollback.
     let late = cluster.join();
     cluster.ban(late, "boris");
     for number in 0..3 {
@@ -231,7 +231,7 @@ fn a_ban_that_is_only_in_the_stream_reaches_nodes_that_start() {
     assert_eq!(bans.last(), Some(&allowed("boris")));
 }
 
-/// Node 1 returns first, and appends its command of the last minute again before node 0 reads the stream.
+/// Node 1 reconnects first, and appends its command of the last minute again before node 0 reads the stream.
 #[test]
 fn commands_appended_again_before_a_node_returns_are_executed() {
     let mut cluster = Cluster::of(2);
@@ -249,7 +249,7 @@ fn commands_appended_again_before_a_node_returns_are_executed() {
 }
 
 /// The store loses a ban that the banning node has read; another node ends the ban before the
-/// banning node returns.
+/// banning node reconnects.
 #[test]
 fn a_lost_ban_that_was_ended_is_not_appended_again() {
     let mut cluster = Cluster::of(2);

@@ -1,4 +1,5 @@
--- Returns the nodes that have a lease, each with the lease's text, and removes the other nodes from the set.
+-- Returns the nodes that have a lease, each with the lease's text, and removes the nodes without a lease
+-- from the set of nodes.
 --
 -- KEYS: nodes. ARGV: prefix of leases.
 local found = {}

@@ -1,5 +1,5 @@
--- Records that a channel has subscribers on a node, or has none any more. Returns whether the node is the first with
--- subscribers, or was the last one, and the time.
+-- Records that a channel has subscribers on a node, or has none any more. Returns whether the node is the first one
+-- with subscribers (or, if it has none any more, was the last one), and the time.
 -- KEYS: nodes with subscribers of the channel, channels with subscribers on the node, nodes with such channels, fence
 -- ARGV: node (16 digits), channel, whether it has subscribers ('1'), whether this repeats an attempt whose reply was lost
 --       ('1'), number of the connection

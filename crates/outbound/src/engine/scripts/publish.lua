@@ -1,13 +1,30 @@
 -- Assigns an offset to a publication, stores it, and publishes it to the feeds of the nodes.
--- KEYS: meta, stream, generation, result for the idempotency key, fence, number of stored publications
--- ARGV: topic, head of the message, data, history size ('': not stored), ttl, position ttl, epoch to use if a new one begins,
---       ttl of the idempotency key ('': no key), version of 20 digits ('': none), epoch of the version, offset after which an
---       earlier attempt may have stored the publication ('': no earlier attempt), epoch of that offset, number of the
---       connection, the current time plus both ttl (the mark) and by how much the mark may differ from the stored one before
---       the lifetimes are set again (if both are missing: they are set each time)
+-- KEYS:
+--   1 meta
+--   2 stream
+--   3 generation
+--   4 result for the idempotency key
+--   5 fence
+--   6 number of stored publications
+-- ARGV:
+--   1 topic
+--   2 head of the message
+--   3 data
+--   4 history size ('': the publication is not stored)
+--   5 ttl
+--   6 position ttl
+--   7 epoch to use if a new one begins
+--   8 ttl of the idempotency key ('': no key)
+--   9 version of 20 digits ('': none)
+--   10 epoch of the version
+--   11 offset after which an earlier attempt may have stored the publication ('': no earlier attempt)
+--   12 epoch of that offset
+--   13 number of the connection
+--   14 mark: the current time plus the configured history ttl and position ttl (missing: the lifetimes are set each time)
+--   15 by how much the mark may differ from the stored mark before the lifetimes are set again (missing if 14 is)
 local known = redis.call('MGET', KEYS[3], KEYS[5])
 local generation = known[1] or '0'
--- Refuses a delayed command of an earlier connection: a later connection has repeated the command.
+-- Refuses a delayed command of an earlier connection, because a later connection has repeated the command.
 if known[2] and tonumber(known[2]) > tonumber(ARGV[13]) then return {'unknown'} end
 -- The last byte of the id is the number of the attempt; check.lua needs it to compare a channel
 -- with a restarted store. All attempts to store one publication share the other bytes.

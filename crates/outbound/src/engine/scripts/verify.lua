@@ -1,9 +1,19 @@
 -- Compares the identity of the server with the identity that the cluster has recorded, and records the server's
--- identity. From then on, delayed commands of the port's earlier connections are refused. KEYS: identity, generation,
--- fence, number of stored publications, that number at the first verification of this server ARGV: replication id,
--- previous replication id, name of a new generation ('': failovers are trusted), number of the connection, milliseconds
--- for which the fence is stored, replication id of the port's last connection ('': none), number of stored publications
--- according to the last reply on that connection
+-- identity. From then on, delayed commands of the port's earlier connections are refused.
+-- KEYS:
+--   1 identity that the cluster has recorded
+--   2 generation
+--   3 fence
+--   4 number of stored publications
+--   5 number of stored publications when this server was first verified
+-- ARGV:
+--   1 replication id of the server
+--   2 previous replication id of the server
+--   3 name of a new generation ('': failovers are trusted)
+--   4 number of the connection
+--   5 milliseconds for which the fence is stored
+--   6 replication id at the port's last connection ('': none)
+--   7 number of stored publications according to the last reply on that connection
 local known = redis.call('GET', KEYS[1])
 local state = 'same'
 if known ~= ARGV[1] then

@@ -9,7 +9,7 @@ pub(super) enum SqlToken<'a> {
     Quoted,
     /// A single byte of [`SYMBOLS`].
     Symbol(u8),
-    /// A comment whose content is executed (`/*! … */`), or text that is ambiguous between servers and modes.
+    /// A comment whose content is executed (`/*! … */`), or text that servers or SQL modes interpret differently.
     Unknown,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Tokens<'a> {
         Self(sql)
     }
 
-    /// Returns whether a parenthesis follows, which makes the preceding name that of a function.
+    /// Returns whether a parenthesis follows, so that the preceding name is the name of a function.
     pub(super) fn is_call(self) -> bool {
         self.peek() == Some(SqlToken::Symbol(b'('))
     }

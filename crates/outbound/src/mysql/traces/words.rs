@@ -1,4 +1,4 @@
-//! Lists of words that are known to be harmless, and of a few that are not.
+//! Lists of words of SQL statements that are known to be harmless, and of a few that are not.
 
 /// Returns whether a list contains a word, ignoring case.
 pub(super) fn has(list: &str, word: &str) -> bool {
@@ -16,7 +16,8 @@ pub(super) const NOT_FUNCTIONS: &str = "\
     or order over partition regexp rlike select set signed then union unsigned use using value values varchar \
     when where xor";
 
-/// Words that precede the name of a table, which a list of columns may follow. They never precede a function.
+/// Words that precede the name of a table. A list of columns may follow the name. The words never
+/// precede a function.
 pub(super) const TABLE_FOLLOWS: &str = "\
     ignore insert into recursive replace";
 

@@ -30,8 +30,8 @@ impl<'a, 'b> UpgradeRequest<'a, 'b> {
 ///
 /// # Errors
 ///
-/// An upgrade that violates RFC 6455 section 4.2.1: 400, or 426 for another version of the protocol, whose response
-/// includes `Sec-WebSocket-Version` with [`VERSION`].
+/// The upgrade violates RFC 6455 section 4.2.1. The status is 400, or 426 for another version of the protocol. The
+/// response with 426 includes `Sec-WebSocket-Version` with [`VERSION`].
 pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>, HttpError> {
     // HTTP/1.0 has no upgrades (RFC 9110 section 7.8).
     if head.version == HttpVersion::Http10 || !head.header_has_token("upgrade", "websocket") {
@@ -41,9 +41,9 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
         return Err(refusal("a WebSocket handshake must be a GET request"));
     }
     if !head.header_has_token("connection", "upgrade") {
-        return Err(refusal("Connection does not contain upgrade"));
+        return Err(refusal("the header Connection does not contain upgrade"));
     }
-    // A body would have to be told apart from the first frame, which parsers might do differently.
+    // Parsers could disagree about where a body ends and the first frame begins, so a request with a body is refused.
     if !matches!(head.framing, Framing::None | Framing::Sized(0)) {
         return Err(refusal("a WebSocket handshake must not have a body"));
     }
@@ -79,8 +79,8 @@ pub fn write_response(
     out.extend_from_slice(&accept(key));
     out.extend_from_slice(b"\r\n");
     if let Some(protocol) = protocol {
-        // `protocol` is selected from the offer, whose members contain no line breaks; the filter guards against a
-        // caller that passes another value.
+        // `protocol` is one of the protocols that the client offered, none of which contains line breaks. The filter
+        // below guards against a caller that passes another value.
         debug_assert!(protocol.bytes().all(|byte| byte.is_ascii_graphic()));
         out.extend_from_slice(b"Sec-WebSocket-Protocol: ");
         out.extend(protocol.bytes().filter(u8::is_ascii_graphic));

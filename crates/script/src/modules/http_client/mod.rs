@@ -76,7 +76,7 @@ fn number_of(number: f64) -> Option<u64> {
     (0.0..NUMBERS).contains(&number).then_some(number as u64)
 }
 
-/// Converts a response to an object.
+/// Converts a response to a Lua object.
 pub(super) fn to_lua(lua: &Lua, context: &HostContext, reply: HttpReply) -> mlua::Result<Table> {
     let answer = lua.create_table()?;
     answer.raw_set("status", reply.status)?;

@@ -337,7 +337,7 @@ impl Draft<'_> {
             self.bad(&format!("option {what}"), why)
         };
         let too_long = || self.bad(&format!("option {what}"), too_long);
-        // The fields of a name keep their order.
+        // Fields with the same name keep their order.
         let mut fields = BTreeMap::<String, String>::new();
         let limit = CopyLimit::new(bytes_max);
         for pair in table.pairs::<Value, Value>() {
@@ -411,7 +411,7 @@ impl Draft<'_> {
             let header = ("content-type".to_owned(), content_type.into());
             self.fetch.headers.push(header);
         }
-        // Sorted, since the order of a table is arbitrary; values of a repeated name keep their order.
+        // The headers are sorted, since the order of a table is arbitrary. Headers with the same name keep their order.
         self.fetch.headers.sort_by(|(a, _), (b, _)| a.cmp(b));
         let default = match self.fetch.is_stream {
             true => u64::MAX,

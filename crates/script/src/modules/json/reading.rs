@@ -18,7 +18,7 @@ const INTEGERS_BELOW: f64 = 9_223_372_036_854_775_808.0;
 /// Texts of more bytes are read in parts, which is slower.
 const WHOLE_BYTES_MAX: usize = 1 << 20;
 
-/// The size of a part in bytes.
+/// The size in bytes of the parts in which long texts are read.
 const PART_BYTES: usize = 64 << 10;
 
 /// Returns the value of a text, and whether the text has a number whose digits the parser may have
@@ -50,7 +50,7 @@ pub(super) fn read(lua: &Lua, text: &[u8]) -> mlua::Result<(Value, bool)> {
 struct Reader<'a> {
     lua: &'a Lua,
     has_huge: &'a Cell<bool>,
-    /// The cause, if parsing stopped for a reason other than the text.
+    /// The cause, if parsing stopped for a reason other than an error in the text.
     failure: &'a RefCell<Option<mlua::Error>>,
 }
 
@@ -64,7 +64,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    /// Converts a result of Lua to the parser's error type.
+    /// Converts an error of Lua to the parser's error type, and keeps the original in `failure`.
     fn parser_result<T, E: Error>(self, result: mlua::Result<T>) -> Result<T, E> {
         result.map_err(|error| {
             self.failure.replace(Some(error));

@@ -18,7 +18,8 @@ use crate::pattern::{
 };
 use crate::raw::{is_run_over, kill_reason};
 
-/// The steps that LuaJIT's own functions may take in the worst case: below a millisecond.
+/// Maximum number of steps that a call of LuaJIT's own function may take in the worst case. They take less than a
+/// millisecond.
 const NATIVE_STEPS_MAX: u64 = 300_000;
 
 /// The return values for `shim.lua`: an error text or false, followed by positions.
@@ -34,7 +35,7 @@ const NO_POSITION: Integer = -1;
 /// returned if the last match would be incomplete.
 const BATCH_VALUES_MAX: usize = 256;
 
-/// Limits of one call.
+/// Limits of one call of a `string` function.
 pub(crate) struct Limits {
     /// The maximum number of steps of one call. For `gmatch`, and for `gsub` with callbacks, it applies
     /// to each batch of matches.
@@ -102,7 +103,7 @@ fn harmless_bytes(text: &[u8], steps: u64) -> (Option<usize>, Option<usize>) {
     (matched, searched)
 }
 
-/// The state of a function call.
+/// The arguments and the limit of one call of a replaced function.
 struct Call {
     subject: LuaString,
     pattern: LuaString,
@@ -133,8 +134,8 @@ impl Call {
         StepBudget::new(self.steps_max, is_run_over)
     }
 
-    /// Implements `find` and `match` from `position`, counted from 1. Returns a failure or false,
-    /// followed by the positions of the match and of its captures if there is a match.
+    /// Implements `find` and `match` from `position`, counted from 1. Returns an error text or false, followed by the
+    /// positions of the match and of its captures if there is a match.
     fn search(&self, lua: &Lua, position: usize, is_find: bool, is_plain: bool) -> Result<Answer> {
         let mut positions = Variadic::with_capacity(8);
         match self.push_found(position - 1, is_find, is_plain, &mut positions) {
@@ -217,7 +218,7 @@ impl Call {
         Ok((failure, positions))
     }
 
-    /// Implements `gsub` with a replacement string. Returns a failure; or false, the result and the
+    /// Implements `gsub` with a replacement string. Returns an error text, or false followed by the result and the
     /// number of replacements.
     fn substitute(
         &self,

@@ -26,9 +26,9 @@ local REPEATED_BYTES = 256 * 1024
 local BATCH_MATCHES_MAX = 64
 local CARET = byte("^")
 
--- By pattern, the maximum subject length for which LuaJIT's functions are harmless; -1 if there is
--- none. The bound for `find` is larger if the pattern has no special characters, because `find`
--- then searches for plain text.
+-- By pattern, the maximum subject length up to which LuaJIT's functions can't be costly; -1 if they can be costly for
+-- any subject. The bound for `find` is larger if the pattern has no special characters, because `find` then searches
+-- for plain text.
 local bounds, find_bounds, bounds_count = {}, {}, 0
 
 local function learn(p)

@@ -84,8 +84,11 @@ impl Options {
             let seconds = |least: f64| {
                 let seconds = as_number(&value);
                 let seconds = seconds.filter(|value| (least..=TIMEOUT_MAX).contains(value));
-                let seconds = seconds
-                    .ok_or_else(|| wrong(&format!("seconds from {least} to {TIMEOUT_MAX}")))?;
+                let seconds = seconds.ok_or_else(|| {
+                    wrong(&format!(
+                        "a number of seconds from {least} to {TIMEOUT_MAX}"
+                    ))
+                })?;
                 Ok::<_, mlua::Error>((seconds * 1000.0).ceil() as u64)
             };
             let flag = || match value {

@@ -43,7 +43,7 @@ impl Url {
         let at = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(at);
         if authority.contains('@') {
-            return Err("a URL must not contain a name and password: send a header".into());
+            return Err("a URL must not contain a name and password: send a header instead".into());
         }
         let (host, port) = split_port(authority).ok_or_else(expected)?;
         let usual = if is_tls { 443 } else { 80 };

@@ -208,8 +208,8 @@ unsafe fn method(
 
 /// `new(number, names)` → an object for the table with this number and these column names.
 unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
-    // SAFETY: `functions` created this closure with its metatable as the second upvalue;
-    // `lua/table.lua` passes a number issued by the host context and a list; the stack has room.
+    // SAFETY: `functions` created this closure with its metatable as the second upvalue. `lua/table.lua`
+    // passes two arguments: a number that the host context issued, and a list. The stack has room.
     unsafe {
         let index = ffi::lua_tonumber(state, 1) as u32;
         ffi::lua_settop(state, 2);
@@ -563,7 +563,7 @@ unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
 /// Pushes an object that owns a Rust value.
 ///
 /// # Safety
-/// There is room for three values; all objects of that `kind` own such a value.
+/// The stack has room for three values, and all objects of that `kind` own a `T`.
 unsafe fn push_boxed<T>(state: *mut lua_State, kind: &'static CStr, value: T) {
     unsafe extern "C-unwind" fn collect<T>(state: *mut lua_State) -> c_int {
         // SAFETY: only the metatables made below have this `__gc`; the collector calls it once per object.

@@ -15,7 +15,8 @@ const EXACT_MAX: u128 = 1 << 53;
 /// # Safety
 /// A string's bytes are valid only as long as the value stays on the stack.
 pub(super) unsafe fn given<'a>(state: *mut lua_State, index: c_int) -> InputValue<'a> {
-    // SAFETY: the caller keeps a string on the stack; no call raises an error, since none converts to a string.
+    // SAFETY: the caller keeps a string on the stack; no call raises an error, since no call converts a value to a
+    // string.
     unsafe {
         match ffi::lua_type(state, index) {
             ffi::LUA_TNIL | ffi::LUA_TNONE => InputValue::Null,
@@ -48,8 +49,8 @@ unsafe fn fields<'a>(
     mut look: impl FnMut(usize, InputValue<'a>) -> Result<(), FaultSubject>,
 ) -> Result<(), FaultSubject> {
     let state = call.state;
-    // SAFETY: the caller does not change the table. A method's stack has room for a key and its value;
-    // each key passed to `lua_next` was returned by it, so it raises no error.
+    // SAFETY: the caller does not change the table. A method's stack has room for a key and its value. Each key passed
+    // to `lua_next` is one that `lua_next` has returned, so the call raises no error.
     unsafe {
         if ffi::lua_type(state, index) != ffi::LUA_TTABLE {
             return Err(FaultSubject::argument(

@@ -12,7 +12,7 @@ const FIRST_ROWS: usize = 32;
 const SLICE_ROWS: usize = 256;
 /// The most columns of a scan. A table has at most 65, but a list may repeat them.
 const COLUMNS_MAX: usize = 128;
-/// Number of rows that are aggregated under one lock.
+/// Number of rows that are aggregated each time the lock is held.
 const SUMMED_ROWS: usize = 4096;
 
 const SCAN: &CStr = c"veche.scan";

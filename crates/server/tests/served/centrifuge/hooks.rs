@@ -50,7 +50,7 @@ fn config(back_end: &Asked, options: &str) -> String {
     )
 }
 
-/// Returns the kind of a request and its body; asserts that it is signed.
+/// Returns the kind and the body of a hook request; asserts that the request is signed.
 fn asked(request: &str) -> (String, Value) {
     let (head, body) = request.split_once("\r\n\r\n").expect("a whole request");
     let path = head.strip_prefix("POST /").expect("a POST");
@@ -496,7 +496,7 @@ fn connected_clients_use_the_urls_of_a_reload() {
     assert_eq!(ann.ask(rpc(4, "m"))["error"], internal);
     reload(&moved);
     assert_eq!(ann.ask(rpc(5, "m"))["rpc"]["data"], "new");
-    // Its route has another path, but the URL is still in use.
+    // The client's route gets another path, but the URL of the hook is still in use.
     reload(&moved.replace("path = \"/c\"", "path = \"/d\""));
     assert_eq!(ann.ask(rpc(6, "m"))["rpc"]["data"], "new");
 }

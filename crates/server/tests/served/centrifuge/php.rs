@@ -153,9 +153,9 @@ fn an_application_in_php_decides_on_each_kind() {
         for method in ["throw", "exit"] {
             assert_eq!(ann.ask(rpc(9, method))["error"], internal, "{method}");
         }
-        // Waits for the old process to end: events sent to it in the meantime would be lost.
+        // Waits for the old process to end, because events sent to it in the meantime would be lost.
         until("its end", || server.log().contains("a process has ended"));
-        // A `send` command has no reply, but its handler publishes, and so does the handler of a client's end.
+        // A `send` command has no reply, but its handler publishes, and so does the handler of disconnects.
         bob.say(&json!({"send": {"data": "hello"}}));
         let expected = json!({"said": "hello", "by": "bob"});
         assert_eq!(bob.publication()["data"], expected);

@@ -1,4 +1,4 @@
-//! Data that other programs publish on the channels of a cluster are counted and ignored.
+//! Tests that messages of other programs on the channels of a cluster are counted and ignored.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -62,7 +62,7 @@ fn foreign_oversized_and_later_messages_are_counted_and_ignored() {
         let metrics = Metrics::scrape(nodes[1].internal);
         metrics.sum("veche_engine_messages_ignored_total", &[]) as u64
     };
-    // Foreign data on a channel of publications, and on the channel of commands.
+    // Foreign data arrives on a channel of publications, and on the channel of commands.
     for channel in ["veche:c:#ann", "veche:control"] {
         let before = engine();
         publish(&redis, channel, b"hello");

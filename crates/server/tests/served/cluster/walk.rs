@@ -62,7 +62,7 @@ impl Client {
             if text.contains(words) {
                 return text;
             }
-            // Messages without these words are pings, or pushes about something else.
+            // Other messages are pings, or pushes about another subject.
             assert!(text == "{}" || text.contains("push"), "{words}: {text}");
         }
     }

@@ -1,4 +1,4 @@
-//! A subscriber of a wildcard channel whose node is temporarily cut off from Redis.
+//! Tests a subscriber of a wildcard channel whose node is temporarily cut off from Redis.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Disks that fill up or fail during publications, bans and startup.
+//! Tests disks that fill up or fail during publications, bans and startup.
 
 use std::thread;
 

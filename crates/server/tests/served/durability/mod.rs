@@ -28,7 +28,7 @@ const ROUTES: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentit
     [[namespace]]\nname = \"chat\"\nhistory_size = 5000\nhistory_ttl = \"1h\"\n\
     [history]\npath = \"disk/history\"\n";
 
-/// Acknowledged publications: the offset of each published number, and the channel's epoch.
+/// Acknowledged publications: the offset of each by the number that it contains, and the channel's epoch.
 #[derive(Debug, Default)]
 struct Answered {
     epoch: String,
@@ -60,7 +60,7 @@ impl Answered {
     }
 }
 
-/// The contents of a channel: the published number at each offset.
+/// The contents of a channel: for each offset, the number that the publication contains.
 #[derive(Debug)]
 struct History {
     epoch: String,

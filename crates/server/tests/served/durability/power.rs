@@ -132,8 +132,8 @@ fn check(on: &OnDisk, channel: &str, answered: &Answered, fsync: &str, all_is_go
         history.check_has_all(answered, channel);
     }
     match fsync {
-        // The epoch may change only if the power cut left parts of unsynced data: a partly written
-        // commit, which was never acknowledged, may look like a lost one.
+        // A new epoch is permitted only if the power cut left parts of unsynced data. A partly
+        // written commit, which was never acknowledged, can't be distinguished from a lost one.
         "commit" => assert!(is_same || !all_is_gone, "{channel}: {}", on.server.log()),
         _ => assert!(!is_same, "{channel}: what clients know may be gone"),
     }

@@ -1,4 +1,4 @@
-//! Certificates that the server orders from a real ACME authority.
+//! Tests certificates that the server orders from a real ACME authority.
 
 use std::fs;
 use std::net::TcpListener;
@@ -34,7 +34,7 @@ fn open(server: &Server, trust: &Arc<ClientConfig>) -> std::io::Result<Client> {
     Client::open(server.public, NAME, trust)
 }
 
-/// Deletes the record of attempts, so that the server retries at once.
+/// Deletes the record of attempts to order a certificate, so that the server retries at once.
 fn try_now(cache: &Path) {
     let _ = fs::remove_file(cache.join(format!("{FILE}.attempts")));
 }
@@ -76,7 +76,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     until("the first try", || orders(&server, "unreachable") > 0.0);
     until("what came of it", || {
         let log = server.log();
-        log.contains("no new certificate for push.veche.test, www.veche.test, there is no certificate to present; 1 failure in a row, the next attempt is in ")
+        log.contains("no new certificate for push.veche.test, www.veche.test, there is no certificate to present; after 1 failure in a row the next attempt is in ")
     });
     assert!(
         server
@@ -130,7 +130,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     let mode = fs::metadata(&cache).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 
-    // A restarted server process uses the stored certificate and orders nothing.
+    // A restarted server process uses the stored certificate and orders none.
     let pid = server.pid();
     process::kill(pid, Signal::KILL);
     until("another server process", || {
@@ -203,7 +203,7 @@ fn an_authority_that_refuses_is_left_alone() {
     echo.echoes(b"still there");
     open(&server, &trust).expect("it opens");
 
-    // The account was stored despite the failure, and neither a reload nor another process retries.
+    // The account was stored despite the failure. Neither a reload nor another process orders a certificate again.
     assert!(cache.join("account.json").exists());
     assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
     let pid = server.pid();

@@ -118,7 +118,7 @@ impl Client {
         self.stream.conn.peer_certificates().expect("shown")[0].to_vec()
     }
 
-    /// Sends a request that ends the connection, and reads everything.
+    /// Sends a request that ends the connection, and returns everything that the server sends.
     pub(super) fn last_request(&mut self, target: &str) -> io::Result<String> {
         let request = format!("GET {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         self.stream.write_all(request.as_bytes())?;

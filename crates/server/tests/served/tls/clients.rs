@@ -1,4 +1,4 @@
-//! Client certificates, and users who are identified by them.
+//! Tests client certificates, and users who are identified by them.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Connections without TLS, with malformed TLS, and endless ones.
+//! Clients that send no TLS, send malformed TLS, or do not complete the handshake.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

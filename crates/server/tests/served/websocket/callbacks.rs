@@ -65,7 +65,8 @@ fn one_after_the_other_and_each_may_wait() {
     });
 }
 
-/// Starts a server that ends each connection in a different way, and reports the time at which each one arrived.
+/// Starts a server that ends each connection in a different way, and reports the time at which each connection
+/// arrived.
 fn fickle() -> (SocketAddr, Receiver<Duration>) {
     let (sender, receiver): (SyncSender<Duration>, _) = sync_channel(64);
     let began = now();

@@ -109,7 +109,7 @@ fn replaced_code_closes_its_outgoing_connections() {
         ];
         both.sort();
         assert_eq!(both, ["0: closed Some(1001)", "1: opened new"]);
-        // The older code's connection is not opened again.
+        // After the reload, nothing opens the connection of the old code again.
         thread::sleep(Duration::from_millis(500));
         assert!(receiver.try_recv().is_err());
         let open = || Metrics::scrape(server.internal).sum("veche_app_clients", &[]);

@@ -47,7 +47,7 @@ fn start_with(setup: Setup, files: &[(&str, &str)]) -> Server {
     Server::serving(setup, ROUTES, &files)
 }
 
-/// Returns the script's result or error.
+/// Runs a script in the application and returns the script's result or error.
 #[track_caller]
 fn run(server: &Server, script: &str) -> String {
     let script =

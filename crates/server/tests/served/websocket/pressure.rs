@@ -49,7 +49,7 @@ fn a_script_that_does_not_receive_holds_the_server_back() {
         );
         thread::scope(|scope| {
             let receiver = scope.spawn(|| run(&server, &script));
-            // Wait until the sender makes no further progress.
+            // Waits until the sender makes no further progress.
             let mut before = usize::MAX;
             until("the server to be held back", || {
                 thread::sleep(Duration::from_millis(300));
@@ -122,7 +122,7 @@ fn a_server_that_does_not_read_makes_send_say_so() {
     });
 }
 
-/// Both ends send much before either reads: a side that stops reading while it can't send would deadlock.
+/// Both ends send much before either reads. If a side stopped reading while it can't send, the two would deadlock.
 #[test]
 fn two_that_send_much_to_each_other() {
     on_all(|setup| {

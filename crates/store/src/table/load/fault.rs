@@ -13,7 +13,7 @@ pub(in super::super) enum LoadFault {
     Text(FilePosition, String),
     /// The table refuses a row.
     Put(FilePosition, TableError),
-    /// An error that is not about the file.
+    /// The job failed for a reason that does not concern the file.
     Job(JobError),
 }
 

@@ -31,7 +31,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
         }
     }
 
-    /// Skips whitespace and returns the next byte; an error at the end of the file.
+    /// Skips whitespace and returns the next byte. Fails at the end of the file.
     fn next(&mut self) -> Result<u8, LoadFault> {
         match self.window.skip(is_space)? {
             Some(byte) => Ok(byte),

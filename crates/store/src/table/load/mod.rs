@@ -57,7 +57,7 @@ impl LoadFormat {
 /// What to do with a row whose key exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conflict {
-    /// Fails if the row exists; the default.
+    /// The load fails if the row exists. This is the default.
     #[default]
     Error,
     /// Replaces the existing row.
@@ -122,7 +122,7 @@ impl Table {
     /// Like [`start_load`](Self::start_load), but for one file, read from `reader` on the current thread.
     ///
     /// # Errors
-    /// The same errors; `name` is used as the file name.
+    /// Those of [`start_load`](Self::start_load), with `name` as the file name.
     pub fn load_from(
         &self,
         reader: impl Read,

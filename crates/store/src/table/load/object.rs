@@ -80,7 +80,10 @@ impl<'a> Cursor<'a> {
                 }
                 Some(b'\\') => return self.escaped(start, end),
                 Some(0..0x20) => {
-                    return Err(Stop::Bad(end, "a control character in a string".to_owned()));
+                    return Err(Stop::Bad(
+                        end,
+                        "a string contains a control character".to_owned(),
+                    ));
                 }
                 Some(_) => end += 1,
             }
@@ -95,7 +98,10 @@ impl<'a> Cursor<'a> {
             match next(at)? {
                 b'"' => break,
                 0..0x20 => {
-                    return Err(Stop::Bad(at, "a control character in a string".to_owned()));
+                    return Err(Stop::Bad(
+                        at,
+                        "a string contains a control character".to_owned(),
+                    ));
                 }
                 b'\\' => {
                     let byte = match next(at + 1)? {

@@ -121,7 +121,7 @@ impl LoadSource {
         }
     }
 
-    /// Returns the name of a file for errors.
+    /// Returns the name of a file for error messages.
     pub(super) fn name(&self, place: usize) -> String {
         match self {
             Self::Files(files) => files[place].display().to_string(),

@@ -21,7 +21,8 @@ pub(super) struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// Creates a window at the beginning of a file. `bytes` is a buffer of an earlier window, which is reused.
+    /// Creates a window at the beginning of a file. `bytes` is the buffer of an earlier window, for
+    /// reuse.
     pub(super) fn new(reader: Box<dyn Read + 'a>, mut bytes: Vec<u8>) -> Self {
         if bytes.is_empty() {
             bytes.resize(BLOCK, 0);

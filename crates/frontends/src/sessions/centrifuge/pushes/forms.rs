@@ -35,8 +35,8 @@ pub(crate) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<Stri
     Some(serde_json::Value::from(text).to_string())
 }
 
-/// Returns the bytes of a publication between which deltas are computed. They are the same in both
-/// encodings: text is a JSON string, as returned by [`quoted`].
+/// Returns the bytes of a publication from which deltas are computed. They are the same in both encodings: text is a
+/// JSON string, as returned by [`quoted`].
 pub(crate) fn whole(payload: PayloadRef<'_>) -> Cow<'_, [u8]> {
     match quoted(payload, Encoding::Protobuf) {
         Some(text) => Cow::Owned(text.into_bytes()),
@@ -69,8 +69,8 @@ pub(crate) fn client(info: &ClientInfo) -> wire::ClientInfo<'_> {
     }
 }
 
-/// The tag that contains the channel's name, for wildcard subscribers: not all SDKs expose the field of the protocol
-/// for it.
+/// The tag that contains the channel's name, for wildcard subscribers. The protocol has a field for the name, but
+/// not all SDKs expose it.
 const CHANNEL_TAG: &str = "channel";
 
 /// Returns the tags of a publication, borrowed.

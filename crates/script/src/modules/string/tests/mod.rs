@@ -1,10 +1,10 @@
-//! Compares our string functions with LuaJIT's own, in two VMs.
+//! Compares Veche's string functions with LuaJIT's own, in two VMs.
 
 use mlua::{Function, Table};
 
 use super::*;
 
-/// Returns a VM with LuaJIT's functions in `native` and ours in `ours`.
+/// Returns a VM with LuaJIT's string functions in `native` and Veche's in `ours`.
 fn both(limits: Limits) -> Lua {
     let lua = Lua::new();
     let keep =
@@ -17,7 +17,7 @@ fn both(limits: Limits) -> Lua {
     lua
 }
 
-/// Returns limits that allow at most `steps_max` steps in our functions.
+/// Returns limits that allow at most `steps_max` steps in Veche's string functions.
 fn steps(steps_max: u64) -> Limits {
     Limits {
         steps_max,
@@ -25,7 +25,8 @@ fn steps(steps_max: u64) -> Limits {
     }
 }
 
-/// Returns limits with which our functions match every pattern themselves and never call LuaJIT's.
+/// Returns limits with which Veche's string functions match every pattern themselves and never call
+/// LuaJIT's functions.
 fn all_counted() -> Limits {
     Limits {
         native_steps_max: 0,
@@ -34,8 +35,8 @@ fn all_counted() -> Limits {
 }
 
 /// `compare(s, p, init, replacement, count_max)` returns the name of the first function whose
-/// results differ, with both results; nothing if all are equal; "costly" if our function exceeded
-/// its limit.
+/// results differ, with both results; nothing if all are equal; "costly" if Veche's function
+/// exceeded its limit.
 const COMPARE: &str = include_str!("compare.lua");
 
 /// Random patterns, including malformed ones, with random subjects.
@@ -184,7 +185,7 @@ end
         replace(&lua, limits).unwrap();
         let ours: Function = lua.load(run).eval().unwrap();
         for script in SCRIPTS.lines().filter(|line| !line.is_empty()) {
-            // Not a tail call: an error in a tail call has the caller's position.
+            // `plain` is not a tail call, and `tail` is one. An error in a tail call has the caller's position.
             let plain = format!("local _ = 1\nlocal t = {{ {script} }} return unpack(t, 1, 9)");
             let tail = format!("\nreturn {script}");
             for script in [plain, tail] {
@@ -203,8 +204,8 @@ end
     }
 }
 
-/// Our `gsub` calls callbacks from the shim in Lua, while LuaJIT's `gsub` calls them from C. So the position in errors of level
-/// 2, and in errors of C functions used as callbacks, is a line of the shim.
+/// Veche's `gsub` calls callbacks from the shim in Lua, whereas LuaJIT's `gsub` calls them from C. So the position in
+/// errors of level 2, and in errors of C functions used as callbacks, is a line of the shim.
 #[test]
 fn errors_of_callbacks_name_the_shim() {
     let lua = Lua::new();
