@@ -747,8 +747,8 @@ final class App
     }
 
     /**
-     * Returns a client for calls of the API in handlers, such as pushes and presence. In a worker it needs no key;
-     * under php-fpm it has the address and the key of the application's configuration.
+     * Returns a client for calls of the API in handlers, such as pushes and presence. In a worker the client needs no
+     * key; under php-fpm it uses the address and the key in the application's configuration.
      *
      * ```php
      * $app->message(fn (Veche\Connection $conn, string $data) => $app->client()->publish('room:1', $data));
@@ -894,10 +894,10 @@ final class App
     /**
      * Handles one event outside of a worker: takes its frame, and returns the resulting frames up to the answer.
      *
-     * For transports that deliver each event in a separate request. Calls of {@see client()} then
+     * Intended for transports that deliver each event in a separate request. Calls of {@see client()} then
      * need {@see useClient()}, and other calls fail.
      *
-     * @throws VecheException if this is no frame of an event
+     * @throws VecheException if `$frame` is not the frame of an event
      */
     public function handle(string $frame): string
     {
@@ -1500,7 +1500,7 @@ final class Command
     }
 
     /**
-     * Returns whether the command only publishes.
+     * Returns whether the command publishes and does nothing else.
      */
     public function publishes(): bool
     {
@@ -1889,7 +1889,7 @@ final class ErrorCode
     /** No `[[namespace]]` matches the channel, and `unknown_namespace` is `"error"`. */
     public const UNKNOWN_CHANNEL = 102;
 
-    /** The server has no such call. */
+    /** The server has no call with this name. */
     public const METHOD_NOT_FOUND = 104;
 
     /** The answer has too many elements, or a list on the server is full. */
@@ -2350,7 +2350,8 @@ final class Grant implements Decision
      * @param bool $isExpired Of `refresh` and `sub_refresh`: the connection or subscription has
      *     ended.
      * @param mixed $info What other clients see: JSON, or a {@see Binary}.
-     * @param mixed $data The data of the reply, or the data to publish instead.
+     * @param mixed $data The data of the reply; of `publish`, the data to publish instead of the
+     *     client's.
      * @param list<string> $channels Of `connect`: channels that the client is subscribed to.
      * @param mixed $meta Of `connect`: data that each later event of the connection includes.
      * @param bool $skipHistory Of `publish`: the publication is not stored in the history.
@@ -3164,7 +3165,7 @@ use Veche\Exception\CallerException;
  */
 final class Address
 {
-    /** Schemes with their default ports; 0: none. */
+    /** Schemes with their default ports; 0 if a scheme has no default port. */
     private const PORTS = ['http' => 80, 'https' => 443, 'ws' => 80, 'wss' => 443, 'tcp' => 0, 'tls' => 0];
 
     private function __construct(
@@ -3937,7 +3938,8 @@ final class Response
     }
 
     /**
-     * Returns a response with a file of the application's folder of files, which Veche reads.
+     * Returns a response whose body is a file in the application's folder of files. Veche reads the
+     * file.
      *
      * @param string $path A relative path without names that begin with a dot.
      * @param array<string, string|list<string>> $headers
@@ -4371,8 +4373,9 @@ use Veche\Exception\VecheException;
 final class Reply
 {
     /**
-     * @param mixed $result What the client's method of the same name returns; null if it failed or returns nothing.
-     * @param VecheException|null $error Why it failed.
+     * @param mixed $result What the client's method for this command returns; null if the command failed or returns
+     *     nothing.
+     * @param VecheException|null $error Why the command failed.
      */
     public function __construct(public readonly mixed $result, public readonly ?VecheException $error = null)
     {
@@ -4546,7 +4549,7 @@ final class AppTester
     }
 
     /**
-     * Opens a connection. `refusedWith` is set if the application has refused it.
+     * Opens a connection. If the application refuses it, the connection's `refusedWith` is set.
      *
      * @param string $target Path and query.
      * @param string|null $user The user, if the route determines one.
@@ -5219,7 +5222,7 @@ final class Key
     }
 
     /**
-     * Uses a secret that the server knows too (`secret_file` of `[jwt]`).
+     * Creates a key from a secret that the server knows too (`secret_file` of `[jwt]`).
      *
      * @param string $algorithm `HS256`, `HS384` or `HS512`.
      * @param string|null $id `kid` of the tokens' header.
@@ -5237,7 +5240,8 @@ final class Key
     }
 
     /**
-     * Uses a private key whose public half the server knows (`key_file` or `jwks` of `[jwt]`). Requires ext-openssl.
+     * Creates a key from a private key whose public half the server knows (`key_file` or `jwks` of `[jwt]`). Requires
+     * ext-openssl.
      *
      * @param string $pem The private key.
      * @param string|null $algorithm By default the one of the curve, or RS256.
@@ -5305,7 +5309,7 @@ final class Key
      */
     private static function concatenated(string $der, int $bytes): string
     {
-        // The sequence of P-521 is longer than 127 bytes, and its length takes a second byte.
+        // The sequence of P-521 is longer than 127 bytes, so its length takes two bytes.
         $at = ord($der[1]) === 0x81 ? 3 : 2;
         $numbers = '';
         for ($i = 0; $i < 2; $i++) {
@@ -5364,7 +5368,8 @@ final class Tokens
      * @param mixed $info What other clients see of this one.
      * @param mixed $meta What only the back end's hooks see.
      * @param list<string> $channels Channels that the connection is subscribed to by the server.
-     * @param array<string, array<string, mixed>> $subs The same with options: `info`, `data`, `override`, `expire_at`.
+     * @param array<string, array<string, mixed>> $subs Further such channels with options: `info`, `data`, `override`,
+     *     `expire_at`.
      * @param string|null $id `jti`, by which the token can be revoked.
      * @param array<string, mixed> $claims Further claims, which replace those of the same name.
      * @throws CallerException
@@ -5497,8 +5502,8 @@ final class Client
      * @param array<string, string> $headers Further headers of the handshake, such as `Authorization`.
      * @param list<string> $protocols Subprotocols to offer; `$protocol` of the client is the one that was chosen.
      * @param float $timeout Seconds for the handshake, and for each later send.
-     * @param int $messageBytesMax Longest message to receive.
-     * @param int $fragmentsMax Most frames of one message.
+     * @param int $messageBytesMax Maximum length of a received message in bytes.
+     * @param int $fragmentsMax Maximum number of frames of a received message.
      * @param string|null $caFile Certificates to trust for wss instead of the system's.
      * @throws VecheException
      */
@@ -5647,7 +5652,7 @@ final class Client
     }
 
     /**
-     * Returns the next event, which was answered if necessary; null at the deadline.
+     * Returns the next event, after answering it if necessary. Returns null if the deadline passes first.
      */
     private function event(Deadline $deadline): ?Event
     {
@@ -6079,7 +6084,8 @@ final class Receiver
     }
 
     /**
-     * Validates the received part of a text: an invalid text is refused without waiting for its end.
+     * Validates the received part of a text, so that an invalid text is refused without waiting for
+     * its end.
      */
     private function validate(Opcode $opcode, int $head, int $arrived): void
     {
@@ -6257,7 +6263,8 @@ class Effects
     }
 
     /**
-     * @param array<string, mixed>|string $head An effect, or its JSON. Its data are passed to {@see keep()} before.
+     * @param array<string, mixed>|string $head An effect, or its JSON. The caller has passed its data to
+     *     {@see keep()}.
      */
     public function add(array|string $head): void
     {
@@ -6268,8 +6275,8 @@ class Effects
     }
 
     /**
-     * Adds data and returns the number of their part. Data equal to the last part are not added again, so that a
-     * message to many connections is transferred once.
+     * Adds data and returns the number of the part that contains the data. Data equal to the last part are not
+     * added again, so that a message to many connections is transferred once.
      */
     public function keep(string $data): int
     {
@@ -6288,7 +6295,7 @@ class Effects
 
     /**
      * Adds the data of a publication: text, bytes, or anything else as JSON. Returns the members of an effect that
-     * refer to them.
+     * refer to the data.
      *
      * @return array{data: int, data_kind?: string}
      */
@@ -6353,7 +6360,7 @@ use Veche\Json;
 /**
  * A worker's side of the runtime protocol: bytes in, handlers in Fibers, bytes out. It does no I/O and reads no clock.
  *
- * Events of one connection are handled in order, one at a time; of different connections at most `concurrency` at once.
+ * Events of one connection are handled in order, one at a time. At most `concurrency` events are handled at once.
  *
  * @internal
  */
@@ -6363,9 +6370,9 @@ final class Engine
 
     private static ?self $current = null;
 
-    /** @var array<string, true>|null */
+    /** @var array<string, true>|null Names of the events that are handled; null: all. */
     private readonly ?array $events;
-    /** @var Closure(Effects): void */
+    /** @var Closure(Effects): void Writes the effects of a running handler. */
     private readonly Closure $flush;
     private FrameDecoder $decoder;
     /** @var list<string> Pieces of output, joined only when taken, so that payloads are copied once. */
@@ -6380,9 +6387,9 @@ final class Engine
     private array $busy = [];
     /** @var array<int, Handling> Handlers that wait for the result of a call, by the call's id. */
     private array $calls = [];
-    /** @var list<array{float, Handling}> */
+    /** @var list<array{float, Handling}> Sleeping handlers, each with the time at which it continues. */
     private array $timers = [];
-    /** @var list<Fiber<mixed, mixed, mixed, mixed>> */
+    /** @var list<Fiber<mixed, mixed, mixed, mixed>> Fibers without an event, for reuse. */
     private array $idle = [];
     private ?Handling $active = null;
     /** Number of nested Fibers, each resumed by the previous one. */
@@ -6391,13 +6398,13 @@ final class Engine
     private bool $isStopped = false;
     private int $headBytesMax = 1 << 20;
     private int $payloadBytesMax = 16 << 20;
-    /** @var array<string, mixed> */
+    /** @var array<string, mixed> The members of Veche's welcome. */
     private array $welcome = [];
 
     /**
-     * @param list<string>|null $events Names of the events that are handled; null: all, and there is no hello.
-     * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
-     *     that they refer to are kept in the handling.
+     * @param list<string>|null $events Names of the events that are handled; null: all events, and no hello is sent.
+     * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head. The
+     *     `Handling` keeps the data to which these members refer.
      * @param bool $canCall Whether handlers can make calls, because results can arrive.
      */
     public function __construct(
@@ -6602,7 +6609,7 @@ final class Engine
     }
 
     /**
-     * Starts the events that may start.
+     * Starts the handlers of the events for which `next` permits it.
      */
     private function begin(): void
     {
@@ -6614,7 +6621,7 @@ final class Engine
     }
 
     /**
-     * Returns the next event that may start now. Decodes frames until there is one.
+     * Returns the next event whose handler may start now. Decodes frames until there is such an event.
      */
     private function next(): ?Handling
     {
@@ -6656,8 +6663,8 @@ final class Engine
 
     /**
      * Handles events one after the other. A switch of Fibers costs more than most handlers, so a Fiber continues with
-     * the next event itself; if a handler suspends it, another Fiber takes over. Fibers that were resumed by others
-     * return to them.
+     * the next event itself; if a handler suspends it, another Fiber takes over. A Fiber that another Fiber has
+     * resumed returns to that Fiber.
      */
     private function work(Handling $handling): never
     {
@@ -6865,9 +6872,9 @@ final class Frame
     }
 
     /**
-     * Returns the part with that number; null if the head refers to none.
+     * Returns the part with the given number; null if `$number` is null.
      *
-     * @throws ServerException if there is no such part
+     * @throws ServerException if the frame has no part with this number
      */
     public function part(?int $number): ?string
     {
@@ -6964,7 +6971,7 @@ final class FrameDecoder
     /**
      * Returns the next complete frame; null if more bytes are needed.
      *
-     * @throws ServerException if this is no stream of frames
+     * @throws ServerException if the bytes are not a stream of frames
      */
     public function next(): ?Frame
     {
@@ -7068,7 +7075,7 @@ final class RequestRunner
     /**
      * Returns the frames that result from an event's frame, up to its answer.
      *
-     * @throws VecheException if this is no frame of an event
+     * @throws VecheException if `$frame` is not the frame of an event
      */
     public function handle(string $frame): string
     {
