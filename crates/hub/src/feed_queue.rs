@@ -105,7 +105,7 @@ impl<E: Engine> Hub<E> {
         let last = self.engine.position(slot);
         let line = self.feed_queues.entry(index).or_default();
         if line.reading.is_none() {
-            let read = self.reads.next(ReadStart::Since(last.offset));
+            let read = self.reads.next(ReadStart::Since(last.offset), true);
             line.reading = Some((read, last));
             self.engine.read_since(slot, read);
         }

@@ -18,6 +18,8 @@ pub enum ReadStart {
 pub struct HistoryRead {
     /// How far back the read should reach.
     pub start: ReadStart,
+    /// Whether the read closes a gap in the feed; otherwise subscribers wait for it.
+    pub closes_gap: bool,
     /// The number that distinguishes the read from all other reads of the home worker.
     pub(crate) number: u64,
 }
@@ -28,10 +30,11 @@ pub struct HistoryRead {
 pub(crate) struct ReadCounter(u64);
 
 impl ReadCounter {
-    pub(crate) fn next(&mut self, reach: ReadStart) -> HistoryRead {
+    pub(crate) fn next(&mut self, reach: ReadStart, closes_gap: bool) -> HistoryRead {
         self.0 += 1;
         HistoryRead {
             start: reach,
+            closes_gap,
             number: self.0,
         }
     }

@@ -392,7 +392,7 @@ impl<E: Engine> Hub<E> {
         let Some(reach) = starts.min() else {
             return;
         };
-        let read = self.reads.next(reach);
+        let read = self.reads.next(reach, false);
         pending.reading = Some(read);
         pending.tail.clear();
         (pending.tail_bytes, pending.is_truncated) = (0, false);

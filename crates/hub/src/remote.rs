@@ -49,6 +49,9 @@ use waiting::Waiting;
 /// wait for a connection.
 const PATIENCE: u32 = 5;
 
+/// The number of ticks after a connection for which the comparison of a channel waits for its interrupted feed.
+const FEED_TICKS: u32 = 2;
+
 /// The number of ticks without an item after which the top of a channel is compared with the last seen item.
 const LOOK_TICKS: u32 = 60;
 
@@ -94,6 +97,9 @@ pub struct RemoteEngine {
     has_unsure: bool,
     /// The tick of the last connection.
     connected_at: u32,
+    /// The channels whose first read was answered since the last pass over the reports, and before that pass.
+    first_reads: Vec<u32>,
+    passed_first_reads: Vec<u32>,
     /// Whether the store has lost members or occupied channels of this home, so that they must be recorded again.
     has_forgotten: bool,
     /// The changes of channels' occupancy that are not ordered yet, oldest first, and the channels with an ordered
@@ -188,6 +194,8 @@ impl RemoteEngine {
             ignored: 0,
             has_unsure: false,
             connected_at: 0,
+            first_reads: Vec::new(),
+            passed_first_reads: Vec::new(),
             has_forgotten: false,
             unrecorded: VecDeque::new(),
             recording: HashSet::default(),
@@ -318,6 +326,14 @@ impl RemoteEngine {
         }
     }
 
+    /// Orders a comparison of a channel with the store. It is the one that an unsure channel waits for, unless that was
+    /// ordered: a second one would name the same publication, which later publications may have displaced meanwhile.
+    fn compare(&mut self, place: u32) {
+        let entry = self.entries.get(place);
+        let is_due = entry.is_some_and(|entry| entry.is_unsure && !entry.is_verifying);
+        self.check(place, is_due && self.connection.is_some());
+    }
+
     /// Orders a comparison of a channel's top with the last seen item. With `is_verifying`, the channel begins a new
     /// epoch if the store does not have that item.
     fn check(&mut self, place: u32, is_verifying: bool) {
@@ -325,7 +341,8 @@ impl RemoteEngine {
             return;
         };
         let Some(history) = self.namespaces.of(&entry.name).history else {
-            return;
+            // Publications of a channel without history have no positions that could be compared.
+            return self.become_sure(place);
         };
         let first_read = entry.first_read.as_deref();
         let first_read = first_read.filter(|_| matches!(entry.feed, FeedState::Placing(_)));
@@ -392,7 +409,7 @@ impl RemoteEngine {
             return true;
         }
         entry.feed = FeedState::Placing(ticks);
-        self.check(place, false);
+        self.compare(place);
         false
     }
 
@@ -563,13 +580,23 @@ impl RemoteEngine {
         }
     }
 
+    /// Drops the results of first reads for which no subscriber has asked in a pass over the reports.
+    fn drop_first_reads(&mut self) {
+        let current = std::mem::take(&mut self.first_reads);
+        for place in std::mem::replace(&mut self.passed_first_reads, current) {
+            if let Some(entry) = self.entries.get_mut(place) {
+                entry.first_read = None;
+            }
+        }
+    }
+
     /// Repeats failed comparisons of channels with a restarted or replaced store. Channels with an interrupted feed are
     /// compared when the feed continues; if it does not continue in time, they are compared here.
     fn check_unsure(&mut self) {
         if !std::mem::take(&mut self.has_unsure) {
             return;
         }
-        let is_late = self.ticks.wrapping_sub(self.connected_at) >= PATIENCE;
+        let is_late = self.ticks.wrapping_sub(self.connected_at) >= FEED_TICKS;
         for place in 0..self.entries.end() {
             let entry = self.entries.get(place);
             let Some(entry) = entry.filter(|one| one.is_unsure && !one.is_verifying) else {

@@ -143,7 +143,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
         (
             ".",
             "keys/api.key",
-            "names: . contains veche.toml (this configuration), ",
+            "because . contains veche.toml (this configuration), ",
         ),
         ("all", "keys/api.key", "jwt.secret (keys of tokens)"),
         ("../..", "keys/api.key", "keys/api.key (a key of the API)"),

@@ -206,7 +206,9 @@ impl Engine for RemoteEngine {
             return;
         };
         let channel = Arc::clone(&entry.name);
-        if let Some(segment) = entry.take_first_read(read.start) {
+        if !read.closes_gap
+            && let Some(segment) = entry.take_first_read(read.start)
+        {
             return self
                 .reports
                 .push_back(EngineReport::Segment(channel, read, Some(segment)));
@@ -268,12 +270,18 @@ impl Engine for RemoteEngine {
         entry.previous.replace(payload).map(|previous| *previous)
     }
 
+    /// Includes the first reads, so that another pass drops those that no subscriber has taken.
     fn ready_reports(&self) -> usize {
-        self.reports.len()
+        self.reports.len() + self.first_reads.len() + self.passed_first_reads.len()
     }
 
     fn poll(&mut self) -> Option<EngineReport> {
-        self.reports.pop_front()
+        let report = self.reports.pop_front();
+        if report.is_none() && !(self.first_reads.is_empty() && self.passed_first_reads.is_empty())
+        {
+            self.drop_first_reads();
+        }
+        report
     }
 
     fn report_handled(&mut self, slot: u32) {

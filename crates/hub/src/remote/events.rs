@@ -7,10 +7,10 @@ use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::{Check, Direction, Event, Found, Order, Published, id_of};
 use veche_nodes::engine::peer::Entries;
 
-use super::entries::FeedState;
+use super::entries::{FeedState, FirstRead};
 use super::{RemoteEngine, Task, data};
 use crate::engine::{EngineReport, FeedItem};
-use crate::history_segment::HistorySegment;
+use crate::history_segment::{HistorySegment, ReadStart};
 use crate::{Epoch, HistoryError, HistoryPage, HistoryQuery, Position, Publication};
 
 impl RemoteEngine {
@@ -92,6 +92,11 @@ impl RemoteEngine {
         let waiting = self.waiting.iter();
         let waiting = waiting.map(|(ticket, (_, task))| (ticket, task.is_verification()));
         let (verifications, others): (Vec<_>, Vec<_>) = waiting.partition(|(_, is)| *is);
+        // Such a comparison names the latest publication that was known when it was ordered, so a new one replaces it.
+        let verifications = verifications.into_iter().map(|(ticket, _)| ticket);
+        let repeated: Vec<u32> = verifications
+            .filter_map(|ticket| self.drop_verification(ticket))
+            .collect();
         self.connection = Some(number);
         self.connected_at = self.ticks;
         let is_same = store == StoreState::Same;
@@ -117,12 +122,25 @@ impl RemoteEngine {
                 false => self.verify(place),
             }
         }
-        for (ticket, _) in verifications {
-            self.send(ticket);
+        for place in repeated {
+            let entry = self.entries.get(place);
+            if entry.is_some_and(|entry| !entry.is_unsure) {
+                self.check(place, true);
+            }
         }
         for (ticket, _) in others {
             self.send_after_verification(ticket);
         }
+    }
+
+    /// Removes a waiting comparison of an unsure channel. Returns the number of the channel.
+    fn drop_verification(&mut self, ticket: u64) -> Option<u32> {
+        let (_, Task::Check(check)) = self.waiting.take(ticket)? else {
+            return None;
+        };
+        let place = self.entries.find(&check.channel)?;
+        self.entries.get_mut(place)?.is_verifying = false;
+        Some(place)
     }
 
     /// Sends a request that has waited for the connection, after the comparison that must precede it. Drops other
@@ -221,7 +239,6 @@ impl RemoteEngine {
             return;
         };
         entry.is_interrupted = false;
-        let is_unsure = entry.is_unsure;
         let name = Arc::clone(&entry.name);
         match entry.feed {
             FeedState::Off => {}
@@ -232,8 +249,8 @@ impl RemoteEngine {
             }
             // The channel was subscribed again after a time without a subscription. The feed lacks the
             // publications of that time, so the position is checked.
-            FeedState::Placing(_) => self.check(place, false),
-            FeedState::Live if entry.channel.is_some() => self.check(place, is_unsure),
+            FeedState::Placing(_) => self.compare(place),
+            FeedState::Live if entry.channel.is_some() => self.compare(place),
             FeedState::Live => {}
         }
     }
@@ -381,7 +398,7 @@ impl RemoteEngine {
     }
 
     /// Ends the state in which a channel waits for a comparison with the store, and passes the held items on.
-    fn become_sure(&mut self, place: u32) {
+    pub(super) fn become_sure(&mut self, place: u32) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
         };
@@ -471,9 +488,12 @@ impl RemoteEngine {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
         };
-        let segment = entries.map(|entries| Box::new(chain(*entries, expired_ms)));
-        if let Some(first) = &mut entry.first_read {
-            first.segment = segment;
+        // The answer may belong to an earlier subscription of the channel, which had another first read.
+        let since = check.read.as_ref().and_then(|read| read.since);
+        let is_of = |first: &&mut Box<FirstRead>| since.map(ReadStart::Since) == Some(first.start);
+        if let Some(first) = entry.first_read.as_mut().filter(is_of) {
+            first.segment = entries.map(|entries| Box::new(chain(*entries, expired_ms)));
+            self.first_reads.push(place);
         }
         entry.set_position(top, id);
         entry.feed = FeedState::Live;

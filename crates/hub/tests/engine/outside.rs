@@ -10,7 +10,7 @@ use veche_hub::{
     RecoveryMode, RemoteEngine, RequestOutcome, SubscribeOptions, Ticket,
 };
 use veche_nodes::engine::StoreState;
-use veche_nodes::engine::channel::{Direction, Event, Found, Order, Published, Read};
+use veche_nodes::engine::channel::{Check, Direction, Event, Found, Order, Published, Read};
 use veche_nodes::engine::peer::Entries;
 
 use crate::bench::{Bench, CHANNEL, ROOM};
@@ -305,6 +305,86 @@ fn the_first_subscriber_is_recovered_with_the_position() {
         joined.expect("there is room");
         assert!(read_of(&std::mem::take(bench.hub.engine().take_orders())).is_some());
     }
+}
+
+fn first_answer(check: &Check, entries: Vec<(u64, Bytes)>) -> Event {
+    let top = at(1, 5);
+    let entries = Entries {
+        top,
+        before: 1,
+        entries,
+    };
+    Event::Checked {
+        ticket: check.ticket,
+        found: Some(Found {
+            top,
+            id: 9,
+            latest: None,
+            entries: Some(Box::new(entries)),
+        }),
+    }
+}
+
+/// The subscriber for which publications were read has left. The result serves neither a later gap nor a later
+/// subscriber, for whom it may be out of date.
+#[test]
+fn a_first_read_is_dropped_with_its_subscriber() {
+    let mut bench = begun_since(at(1, 1));
+    let data = publish(&mut bench, "a", at(1, 5));
+    let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+    let options = SubscribeOptions::default();
+    subscribe(hub, session(2), name(CHANNEL), Ticket(2), &options, outlet).expect("there is room");
+    let check = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
+    let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+    hub.unsubscribe(session(1), name(CHANNEL), outlet);
+    let entries = vec![(3, data.clone()), (5, data.clone())];
+    tell(&mut bench, first_answer(&check, entries));
+    assert_eq!(bench.hub.engine().ready_reports(), 0);
+    let returning = SubscribeOptions {
+        since: Some([at(1, 1).into()].into()),
+        ..SubscribeOptions::default()
+    };
+    let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+    subscribe(
+        hub,
+        session(3),
+        name(CHANNEL),
+        Ticket(3),
+        &returning,
+        outlet,
+    )
+    .expect("there is room");
+    assert!(read_of(&std::mem::take(bench.hub.engine().take_orders())).is_some());
+    let orders = tell(&mut bench, item(at(1, 9), 7, &data));
+    assert!(bench.outlet.lost.is_empty());
+    assert!(read_of(&orders).is_some_and(|read| read.since == Some(5)));
+}
+
+/// A channel was unfollowed and followed again. The answer to the first subscription's comparison does not count as the
+/// read of the second subscription's first subscriber, who has missed more.
+#[test]
+fn the_first_read_of_an_earlier_subscription_does_not_count() {
+    let mut bench = begun_since(at(1, 3));
+    let data = publish(&mut bench, "a", at(1, 5));
+    let first = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
+    let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+    hub.unsubscribe(session(1), name(CHANNEL), outlet);
+    let returning = SubscribeOptions {
+        since: Some([at(1, 1).into()].into()),
+        ..SubscribeOptions::default()
+    };
+    subscribe(
+        hub,
+        session(2),
+        name(CHANNEL),
+        Ticket(2),
+        &returning,
+        outlet,
+    )
+    .expect("there is room");
+    tell(&mut bench, Event::Followed(CHANNEL.into()));
+    let orders = tell(&mut bench, first_answer(&first, vec![(5, data)]));
+    assert!(read_of(&orders).is_some_and(|read| read.since == Some(1)));
 }
 
 /// The store gives no valid answer to the read that accompanies the position, so the publications are read again.

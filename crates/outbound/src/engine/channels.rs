@@ -109,7 +109,9 @@ impl PortClient for Channels {
 
     fn join(last: &mut HomeJob, next: HomeJob) -> Option<HomeJob> {
         match (last, next) {
-            (HomeJob::Compare(checks), HomeJob::Compare(more)) if checks.len() < CHECKS_MAX => {
+            (HomeJob::Compare(checks), HomeJob::Compare(more))
+                if checks.len() < CHECKS_MAX && !has_read(checks) && !has_read(&more) =>
+            {
                 checks.extend(more);
                 None
             }
@@ -363,6 +365,12 @@ fn check(shared: &SharedPorts, session: &EngineSession, checks: &[Check]) -> Cmd
         };
     }
     command
+}
+
+/// Returns whether publications are read with one of these comparisons. Such a comparison is a script of its own, so that
+/// Redis can execute other commands in between.
+fn has_read(checks: &[Check]) -> bool {
+    checks.iter().any(|check| check.read.is_some())
 }
 
 /// Returns the maximum number of publications of a read, as Redis accepts it.

@@ -14,7 +14,7 @@ use veche_nodes::engine::StoreState;
 use super::port::Events;
 use super::scripts::Fence;
 use super::session::{EngineSession, KnownServer};
-use super::shared::{EngineFigures, PAUSES, SharedPorts};
+use super::shared::{EngineFigures, SharedPorts};
 use crate::redis::values::call_error;
 
 /// The maximum number of commands of a batch.
@@ -120,7 +120,7 @@ pub(super) async fn run<C: PortClient>(
     let mut known = None;
     let mut number = 0;
     let mut is_lost = false;
-    let [first, longest] = PAUSES;
+    let [first, longest] = commands.shared.pauses();
     let mut pause = first;
     loop {
         let fence = Fence {

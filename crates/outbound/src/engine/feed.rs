@@ -20,7 +20,7 @@ use veche_nodes::engine::{StoreState, channel, peer};
 use super::port::Events;
 use super::replies::{bytes, message};
 use super::session::EngineSession;
-use super::shared::{EngineFigures, PAUSES, SharedPorts};
+use super::shared::{EngineFigures, SharedPorts};
 use crate::redis::values::call_error;
 
 /// The maximum number of topics in one subscription command.
@@ -71,7 +71,7 @@ pub(super) async fn serve(
     probes: UnboundedSender<Vec<u8>>,
 ) {
     let mut followed: HashSet<Arc<str>> = HashSet::new();
-    let [first, longest] = PAUSES;
+    let [first, longest] = shared.pauses();
     let mut pause = first;
     loop {
         let mut feed = match Feed::connect(&shared, &into).await {

@@ -134,7 +134,10 @@ impl EngineSession {
         let was_primary = known
             .as_ref()
             .is_some_and(|known| known.replication == before);
-        let is_promoted = state == "promoted" || was_primary;
+        let has_new_generation = known
+            .as_ref()
+            .is_some_and(|known| base(&known.generation) != base(&now.generation));
+        let is_promoted = state == "promoted" || was_primary || has_new_generation;
         let store = match known {
             None => StoreState::Same,
             Some(known) if *known == now => StoreState::Same,
@@ -327,6 +330,11 @@ fn examined(fault: CallError) -> CallError {
     };
     let words = format!("{words}: {action}");
     CallError::new(fault.kind, words)
+}
+
+/// Returns a generation without the suffix that a restart has added because publications were lost.
+fn base(generation: &str) -> &str {
+    generation.split('/').next().unwrap_or_default()
 }
 
 fn version_error(found: &str) -> CallError {

@@ -15,9 +15,9 @@ use veche_nodes::engine::channel;
 use super::port::Events;
 use super::scripts::RedisKeys;
 
-/// The first and the longest pause between two attempts to connect. Attempts are cheap, and until one succeeds the node can't
-/// publish.
-pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
+/// The first and the longest pause between two attempts to connect to the server itself: short, because until an attempt
+/// succeeds the node can't publish. Sentinels are asked less often, because all ports of all nodes ask the same few ones.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
 
 /// Refused commands that are further apart than this are reported separately. Each node renews its lease more often, so a
 /// lasting refusal is reported once.
@@ -125,6 +125,14 @@ impl fmt::Debug for SharedPorts {
 }
 
 impl SharedPorts {
+    /// Returns the first and the longest pause between two attempts to connect.
+    pub(super) fn pauses(&self) -> [Duration; 2] {
+        match self.settings.sentinel {
+            None => PAUSES,
+            Some(_) => crate::redis::PAUSES,
+        }
+    }
+
     pub(super) fn notice(&self, notice: &Notice) {
         (self.settings.notice)(notice);
     }

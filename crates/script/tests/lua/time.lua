@@ -59,7 +59,7 @@ end
 function t.bad_arguments()
   for _, bad in ipairs { 0 / 0, 1 / 0, -1 / 0, 1e300, 253402300800, "0", {} } do
     check.fails("bad argument #1 to 'time.http': a number of seconds from 0 to 253402300799 expected", time.http, bad)
-    check.fails("bad argument #1 to 'time.iso': seconds", time.iso, bad)
+    check.fails("bad argument #1 to 'time.iso': a number of seconds", time.iso, bad)
   end
   check.fails("bad argument #1 to 'time.http'", time.http, -1)
   check.fails("bad argument #2 to 'time.iso': a whole number from 0 to 6 expected", time.iso, 0, 7)

@@ -398,7 +398,7 @@ fn other_columns_are_named() {
         ),
     ] {
         assert!(
-            error.starts_with("f: it does not fit the table: ") && error.contains(expected),
+            error.starts_with("f does not fit the table: ") && error.contains(expected),
             "{error}"
         );
     }
