@@ -223,6 +223,9 @@ pub trait Engine {
         None
     }
 
+    /// Called after a pass in which all reports were polled, and handled unless subscribers have no room.
+    fn reports_passed(&mut self) {}
+
     /// Called after a report of a pending request of this channel was handled.
     fn report_handled(&mut self, _slot: u32) {}
 

@@ -179,6 +179,11 @@ impl Engine for NodeEngine {
         on!(self, report_handled(slot));
     }
 
+    #[inline]
+    fn reports_passed(&mut self) {
+        on!(self, reports_passed());
+    }
+
     fn position(&self, slot: u32) -> Position {
         on!(self, position(slot))
     }

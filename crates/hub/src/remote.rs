@@ -97,9 +97,8 @@ pub struct RemoteEngine {
     has_unsure: bool,
     /// The tick of the last connection.
     connected_at: u32,
-    /// The channels whose first read was answered since the last pass over the reports, and before that pass.
+    /// The channels whose first read was answered since the last pass over the reports.
     first_reads: Vec<u32>,
-    passed_first_reads: Vec<u32>,
     /// Whether the store has lost members or occupied channels of this home, so that they must be recorded again.
     has_forgotten: bool,
     /// The changes of channels' occupancy that are not ordered yet, oldest first, and the channels with an ordered
@@ -125,7 +124,11 @@ enum Task {
         sent_at: Option<Position>,
     },
     Fence(RequestContext),
-    Check(Box<wire::Check>),
+    /// `known` is the latest known offset of the channel when the comparison was ordered.
+    Check {
+        check: Box<wire::Check>,
+        known: u64,
+    },
     History {
         request_context: RequestContext,
         query: HistoryQuery,
@@ -159,7 +162,7 @@ impl Task {
     fn channel(&self) -> Option<&Arc<str>> {
         match self {
             Self::Publish { publish, .. } => publish.keep.map(|_| &publish.channel),
-            Self::Check(check) => Some(&check.channel),
+            Self::Check { check, .. } => Some(&check.channel),
             Self::History { read, .. } | Self::Chain { order: read, .. } => Some(&read.channel),
             Self::Remove { channel, .. } => Some(channel),
             _ => None,
@@ -168,7 +171,7 @@ impl Task {
 
     /// Returns whether this is the comparison that an unsure channel waits for.
     fn is_verification(&self) -> bool {
-        matches!(self, Self::Check(check) if check.is_verifying)
+        matches!(self, Self::Check { check, .. } if check.is_verifying)
     }
 }
 
@@ -195,7 +198,6 @@ impl RemoteEngine {
             has_unsure: false,
             connected_at: 0,
             first_reads: Vec::new(),
-            passed_first_reads: Vec::new(),
             has_forgotten: false,
             unrecorded: VecDeque::new(),
             recording: HashSet::default(),
@@ -270,7 +272,7 @@ impl RemoteEngine {
                 }
                 wire::Order::Publish(publish)
             }
-            Task::Check(check) => {
+            Task::Check { check, .. } => {
                 check.ticket = ticket;
                 check.keep.epoch = epoch;
                 wire::Order::Check(check.clone())
@@ -341,8 +343,7 @@ impl RemoteEngine {
             return;
         };
         let Some(history) = self.namespaces.of(&entry.name).history else {
-            // Publications of a channel without history have no positions that could be compared.
-            return self.become_sure(place);
+            return self.go_on_without_history(place);
         };
         let first_read = entry.first_read.as_deref();
         let first_read = first_read.filter(|_| matches!(entry.feed, FeedState::Placing(_)));
@@ -370,10 +371,31 @@ impl RemoteEngine {
             ended,
             read,
         };
-        if is_verifying && let Some(entry) = self.entries.get_mut(place) {
-            entry.is_verifying = true;
+        let mut known = 0;
+        if let Some(entry) = self.entries.get_mut(place) {
+            entry.is_verifying |= is_verifying;
+            entry.needs_comparison = false;
+            known = entry.known.0;
         }
-        self.order(Task::Check(Box::new(check)));
+        self.order(Task::Check {
+            check: Box::new(check),
+            known,
+        });
+    }
+
+    /// Handles a comparison of a channel whose publications have no positions any more, because a reload has removed its
+    /// history. Nothing is left to compare, so nothing waits for the answer.
+    fn go_on_without_history(&mut self, place: u32) {
+        let Some(entry) = self.entries.get_mut(place) else {
+            return;
+        };
+        entry.is_in_doubt = false;
+        if let FeedState::Placing(_) = entry.feed {
+            entry.feed = FeedState::Live;
+            let report = EngineReport::Following(Arc::clone(&entry.name), true);
+            self.reports.push_back(report);
+        }
+        self.become_sure(place);
     }
 
     /// Returns the order to read the latest publications of a channel.
@@ -483,18 +505,21 @@ impl RemoteEngine {
                 false => EngineReport::Presence(caller, Err(PresenceError::Unavailable)),
             },
             Task::Occupancy(occupancy) => return self.requeue_unrecorded(occupancy),
-            Task::Check(check) => return self.note_unverified(&check),
+            Task::Check { check, .. } => return self.note_unanswered(&check),
         };
         self.reports.push_back(report);
     }
 
-    /// Records that a comparison with the store was not answered.
-    fn note_unverified(&mut self, check: &wire::Check) {
+    /// Records that a comparison with the store got no answer, so that it is repeated.
+    fn note_unanswered(&mut self, check: &wire::Check) {
+        let Some(entry) = self.entries.find_mut(&check.channel) else {
+            return;
+        };
         if check.is_verifying {
+            (entry.is_verifying, entry.was_unsure) = (false, true);
             self.has_unsure = true;
-            if let Some(entry) = self.entries.find_mut(&check.channel) {
-                entry.is_verifying = false;
-            }
+        } else {
+            entry.needs_comparison = true;
         }
     }
 
@@ -548,7 +573,7 @@ impl RemoteEngine {
             let Some(entry) = self.entries.get_mut(place) else {
                 continue;
             };
-            let is_fresh = std::mem::take(&mut entry.is_fresh);
+            let is_fresh = std::mem::take(&mut entry.is_fresh) && !entry.needs_comparison;
             if !is_fresh
                 && entry.feed == FeedState::Live
                 && entry.has_position()
@@ -577,16 +602,6 @@ impl RemoteEngine {
                 gone.push(channel);
             }
             self.entries.release(place);
-        }
-    }
-
-    /// Drops the results of first reads for which no subscriber has asked in a pass over the reports.
-    fn drop_first_reads(&mut self) {
-        let current = std::mem::take(&mut self.first_reads);
-        for place in std::mem::replace(&mut self.passed_first_reads, current) {
-            if let Some(entry) = self.entries.get_mut(place) {
-                entry.first_read = None;
-            }
         }
     }
 

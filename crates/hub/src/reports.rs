@@ -63,6 +63,7 @@ impl<E: Engine> Hub<E> {
             }
         }
         self.advance_feed_queues(outlet);
+        self.engine.reports_passed();
         // While a report was handled, a result may have been requested that the engine already had.
         self.engine.ready_reports() == 0
     }

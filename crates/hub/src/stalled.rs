@@ -67,6 +67,7 @@ impl<E: Engine> Hub<E> {
     /// sessions must process their replies to subscriptions first.
     pub(crate) fn retry_stalled(&mut self, outlet: &mut impl Outlet) -> bool {
         if self.stalled.entries.is_empty() && self.reports() == 0 {
+            self.engine.reports_passed();
             self.announce_log_room(outlet);
             return false;
         }

@@ -270,18 +270,21 @@ impl Engine for RemoteEngine {
         entry.previous.replace(payload).map(|previous| *previous)
     }
 
-    /// Includes the first reads, so that another pass drops those that no subscriber has taken.
     fn ready_reports(&self) -> usize {
-        self.reports.len() + self.first_reads.len() + self.passed_first_reads.len()
+        self.reports.len()
     }
 
     fn poll(&mut self) -> Option<EngineReport> {
-        let report = self.reports.pop_front();
-        if report.is_none() && !(self.first_reads.is_empty() && self.passed_first_reads.is_empty())
-        {
-            self.drop_first_reads();
+        self.reports.pop_front()
+    }
+
+    /// Drops the results of first reads that no subscriber has taken.
+    fn reports_passed(&mut self) {
+        for place in self.first_reads.drain(..) {
+            if let Some(entry) = self.entries.get_mut(place) {
+                entry.first_read = None;
+            }
         }
-        report
     }
 
     fn report_handled(&mut self, slot: u32) {

@@ -27,6 +27,11 @@ pub(super) struct ChannelEntry {
     pub(super) is_unsure: bool,
     /// Whether the comparison that an unsure channel waits for was ordered.
     pub(super) is_verifying: bool,
+    /// Whether that comparison got no answer before the connection was lost, so that the next connection repeats it
+    /// even if the store is the same.
+    pub(super) was_unsure: bool,
+    /// Whether another comparison got no answer, so that it has to be repeated.
+    pub(super) needs_comparison: bool,
     /// Whether the feed of the live channel was interrupted and does not continue yet.
     pub(super) is_interrupted: bool,
     /// Whether an item of an unknown epoch has arrived, and the answer of the store about the
@@ -86,6 +91,8 @@ impl ChannelEntry {
             is_followed: false,
             is_unsure: false,
             is_verifying: false,
+            was_unsure: false,
+            needs_comparison: false,
             is_interrupted: false,
             is_in_doubt: false,
             is_fresh: false,

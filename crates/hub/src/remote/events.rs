@@ -29,14 +29,14 @@ impl RemoteEngine {
             } => self.item(channel, place, &data),
             Event::Published { ticket, result } => self.published(ticket, result),
             Event::Checked { ticket, found } => {
-                if let Some((_, Task::Check(check))) = self.waiting.take(ticket) {
+                if let Some((_, Task::Check { check, known })) = self.waiting.take(ticket) {
                     if let Some(entry) = self.entries.find_mut(&check.channel) {
                         entry.is_in_doubt = false;
                         entry.is_verifying &= !check.is_verifying;
                     }
                     match found {
-                        Some(found) => self.compared(&check, found),
-                        None => self.note_unverified(&check),
+                        Some(found) => self.compared(&check, known, found),
+                        None => self.note_unanswered(&check),
                     }
                 }
             }
@@ -101,13 +101,17 @@ impl RemoteEngine {
         self.connected_at = self.ticks;
         let is_same = store == StoreState::Same;
         self.has_forgotten |= !is_same;
-        let had_unsure = std::mem::take(&mut self.has_unsure);
+        self.has_unsure = false;
         for place in 0..self.entries.end() {
             let Some(entry) = self.entries.get_mut(place) else {
                 continue;
             };
-            if is_same && !(had_unsure && entry.has_position()) {
+            if is_same && !(entry.was_unsure && entry.has_position()) {
+                let needs_comparison = entry.needs_comparison;
                 self.become_sure(place);
+                if needs_comparison {
+                    self.check(place, false);
+                }
                 continue;
             }
             // The held items may come from a server that is no longer the store. If the present store has them, the
@@ -123,9 +127,10 @@ impl RemoteEngine {
             }
         }
         for place in repeated {
+            // The channel of a store that is the same is verified only if the store is still found to be behind.
             let entry = self.entries.get(place);
             if entry.is_some_and(|entry| !entry.is_unsure) {
-                self.check(place, true);
+                self.check(place, false);
             }
         }
         for (ticket, _) in others {
@@ -135,7 +140,7 @@ impl RemoteEngine {
 
     /// Removes a waiting comparison of an unsure channel. Returns the number of the channel.
     fn drop_verification(&mut self, ticket: u64) -> Option<u32> {
-        let (_, Task::Check(check)) = self.waiting.take(ticket)? else {
+        let (_, Task::Check { check, .. }) = self.waiting.take(ticket)? else {
             return None;
         };
         let place = self.entries.find(&check.channel)?;
@@ -152,7 +157,7 @@ impl RemoteEngine {
         let place = task.channel().and_then(|name| self.entries.find(name));
         if let Some(place) = place {
             let is_unsure = self.entries.get(place).is_some_and(|one| one.is_unsure);
-            if is_unsure && matches!(task, Task::Check(_)) {
+            if is_unsure && matches!(task, Task::Check { .. }) {
                 self.waiting.take(ticket);
                 return;
             }
@@ -176,7 +181,7 @@ impl RemoteEngine {
         self.connection = None;
         for place in 0..self.entries.end() {
             if let Some(entry) = self.entries.get_mut(place) {
-                self.has_unsure |= entry.is_unsure;
+                entry.was_unsure |= entry.is_unsure;
                 entry.is_unsure = entry.has_position();
                 entry.is_in_doubt = false;
             }
@@ -388,8 +393,8 @@ impl RemoteEngine {
 
     /// Handles the result of a comparison. If the comparison was due to a restart of the store,
     /// held items are passed on.
-    fn compared(&mut self, check: &Check, found: Found) {
-        self.checked(check, found);
+    fn compared(&mut self, check: &Check, known: u64, found: Found) {
+        self.checked(check, known, found);
         if check.is_verifying
             && let Some(place) = self.entries.find(&check.channel)
         {
@@ -402,6 +407,7 @@ impl RemoteEngine {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
         };
+        entry.was_unsure = false;
         if !std::mem::take(&mut entry.is_unsure) || entry.feed != FeedState::Live {
             return;
         }
@@ -411,7 +417,7 @@ impl RemoteEngine {
     }
 
     /// Compares the top of a channel in the store with the last seen item.
-    fn checked(&mut self, check: &Check, found: Found) {
+    fn checked(&mut self, check: &Check, known: u64, found: Found) {
         let Some(place) = self.entries.find(&check.channel) else {
             return;
         };
@@ -430,6 +436,9 @@ impl RemoteEngine {
             entries,
         } = found;
         match entry.feed {
+            // An ordinary comparison that was ordered before names an item, and may be older than the last one delivered to
+            // subscribers of a wildcard channel.
+            FeedState::Placing(_) if check.seen.is_some() && !check.is_verifying => return,
             FeedState::Placing(_) => return self.placed(place, top, id, check, entries),
             FeedState::Off | FeedState::Begun(_) if entry.epoch == top.epoch => {
                 return entry.note_known(top.offset, id);
@@ -444,7 +453,7 @@ impl RemoteEngine {
             entry.set_position(top, id);
             return self.lost(&check.channel);
         }
-        if top.offset < entry.known.0 && !check.is_verifying {
+        if top.offset < known && !check.is_verifying {
             // The offset in the store is lower than the known one, so the store has lost publications.
             return self.check(place, true);
         }
@@ -497,7 +506,7 @@ impl RemoteEngine {
         }
         entry.set_position(top, id);
         entry.feed = FeedState::Live;
-        entry.is_unsure = false;
+        (entry.is_unsure, entry.was_unsure) = (false, false);
         let held = entry.held.take();
         let name = Arc::clone(&entry.name);
         self.reports.push_back(EngineReport::Following(name, true));

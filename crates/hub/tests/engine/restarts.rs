@@ -606,7 +606,8 @@ fn a_cut_network_begins_no_epoch() {
     }
 }
 
-/// A comparison that got no answer is replaced by one with the publication that is known now.
+/// A comparison that got no answer is replaced by one with the publication that is known now; by an ordinary one if the
+/// store is the same.
 #[test]
 fn a_repeated_comparison_names_the_latest_publication() {
     for store in [StoreState::Same, StoreState::Restarted] {
@@ -623,8 +624,57 @@ fn a_repeated_comparison_names_the_latest_publication() {
         tell(&mut bench, item(at(1, 5), 3, &data));
         tell(&mut bench, Event::Down);
         let orders = tell(&mut bench, Event::Up(2, store));
-        assert_eq!(checks_of(&orders), [true]);
+        assert_eq!(checks_of(&orders), [store == StoreState::Restarted]);
         let seen = check_of(&orders).seen.map(|(seen, _)| seen);
         assert_eq!(seen, Some(at(1, 5)));
     }
+}
+
+/// The answer to an ordinary comparison is older than an item that has overtaken it. The store is not behind, so nothing
+/// is verified: later publications may already have displaced that item.
+#[test]
+fn an_overtaken_answer_verifies_nothing() {
+    let mut bench = bench();
+    let data = publish(&mut bench, "a", at(1, 3));
+    tell(&mut bench, item(at(1, 3), 0, &data));
+    let check = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
+    tell(&mut bench, item(at(1, 5), 3, &data));
+    let orders = tell(&mut bench, found(check.ticket, at(1, 3), 9, None));
+    assert!(checks_of(&orders).is_empty());
+    assert_eq!(bench.outlet.offsets(1), [3, 5]);
+}
+
+/// Only the channels whose verification got no answer are verified when a connection to the same store is opened.
+#[test]
+fn a_second_cut_verifies_only_what_was_open() {
+    for is_answered in [true, false] {
+        let mut bench = bench();
+        publish(&mut bench, "a", at(1, 3));
+        tell(&mut bench, Event::Interrupted);
+        tell(&mut bench, Event::Down);
+        tell(&mut bench, Event::Up(2, StoreState::Restarted));
+        let check = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
+        if is_answered {
+            tell(&mut bench, found(check.ticket, at(1, 3), 9, None));
+        }
+        tell(&mut bench, Event::Down);
+        let orders = tell(&mut bench, Event::Up(3, StoreState::Same));
+        let verified = checks_of(&orders).contains(&true);
+        assert_eq!(verified, !is_answered);
+    }
+}
+
+/// A comparison that was given up without a connection is repeated on the next one.
+#[test]
+fn a_comparison_that_was_given_up_is_repeated() {
+    let mut bench = bench();
+    publish(&mut bench, "a", at(1, 3));
+    tell(&mut bench, Event::Interrupted);
+    tell(&mut bench, Event::Down);
+    tell(&mut bench, Event::Followed(CHANNEL.into()));
+    for _ in 0..6 {
+        bench.hub.maintain();
+    }
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Same));
+    assert_eq!(checks_of(&orders), [false]);
 }

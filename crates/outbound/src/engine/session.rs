@@ -23,6 +23,9 @@ const VERSION_MIN: (u32, u32) = (6, 2);
 /// Error codes that only nodes of a Redis Cluster return.
 const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
 
+/// The generation of a store in which no promotion is recorded.
+const NO_GENERATION: &str = "0";
+
 /// The time for which a fence is stored: longer than a network may delay commands that were sent.
 const FENCE_TTL: Duration = Duration::from_secs(3_600);
 
@@ -136,7 +139,8 @@ impl EngineSession {
             .is_some_and(|known| known.replication == before);
         let has_new_generation = known
             .as_ref()
-            .is_some_and(|known| base(&known.generation) != base(&now.generation));
+            .is_some_and(|known| base(&known.generation) != base(&now.generation))
+            && base(&now.generation) != NO_GENERATION;
         let is_promoted = state == "promoted" || was_primary || has_new_generation;
         let store = match known {
             None => StoreState::Same,
