@@ -546,12 +546,24 @@ impl RemoteEngine {
                 expired_ms,
             } => {
                 self.note_epoch(&order.channel, entries.top);
+                self.note_read(&order.channel, &entries);
                 debug_assert_eq!(order.direction, Direction::Latest);
                 let chain = Box::new(chain(*entries, expired_ms));
                 self.reports
                     .push_back(EngineReport::Segment(order.channel, read, Some(chain)));
             }
             task => self.give_up(task),
+        }
+    }
+
+    /// Records the latest publication that a read has found. Subscribers get it without a feed item, so a store that
+    /// loses it later must be compared with it.
+    fn note_read(&mut self, channel: &str, entries: &Entries) {
+        let entry = self.entries.find_mut(channel);
+        if let Some(entry) = entry.filter(|entry| entry.epoch == entries.top.epoch)
+            && let Some((offset, data)) = entries.entries.last()
+        {
+            entry.note_known(*offset, id_of(data).unwrap_or_default());
         }
     }
 

@@ -7,6 +7,7 @@ mod common;
 mod bench;
 mod clauses;
 mod gaps;
+mod interruptions;
 mod joins;
 mod members;
 mod model;
