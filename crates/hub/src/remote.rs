@@ -321,9 +321,7 @@ impl RemoteEngine {
     /// Orders the comparison that an unsure channel waits for, unless it is ordered already. Called before each request
     /// about a channel, because nothing may be published before the comparison.
     fn verify(&mut self, place: u32) {
-        let entry = self.entries.get(place);
-        let is_due = entry.is_some_and(|entry| entry.is_unsure && !entry.is_verifying);
-        if is_due && self.connection.is_some() {
+        if self.can_verify(place) {
             self.check(place, true);
         }
     }
@@ -331,9 +329,12 @@ impl RemoteEngine {
     /// Orders a comparison of a channel with the store. It is the one that an unsure channel waits for, unless that was
     /// ordered: a second one would name the same publication, which later publications may have displaced meanwhile.
     fn compare(&mut self, place: u32) {
+        self.check(place, self.can_verify(place));
+    }
+
+    fn can_verify(&self, place: u32) -> bool {
         let entry = self.entries.get(place);
-        let is_due = entry.is_some_and(|entry| entry.is_unsure && !entry.is_verifying);
-        self.check(place, is_due && self.connection.is_some());
+        self.connection.is_some() && entry.is_some_and(ChannelEntry::is_unverified)
     }
 
     /// Orders a comparison of a channel's top with the last seen item. With `is_verifying`, the channel begins a new
@@ -359,6 +360,7 @@ impl RemoteEngine {
                 0,
             )),
         };
+        let known = entry.known.0;
         let channel = Arc::clone(&entry.name);
         let ended = Some(entry.ended).filter(|ended| *ended != Epoch::UNKNOWN);
         let keep = self.keep(&history);
@@ -371,11 +373,9 @@ impl RemoteEngine {
             ended,
             read,
         };
-        let mut known = 0;
         if let Some(entry) = self.entries.get_mut(place) {
             entry.is_verifying |= is_verifying;
             entry.needs_comparison = false;
-            known = entry.known.0;
         }
         self.order(Task::Check {
             check: Box::new(check),
@@ -573,12 +573,8 @@ impl RemoteEngine {
             let Some(entry) = self.entries.get_mut(place) else {
                 continue;
             };
-            let is_fresh = std::mem::take(&mut entry.is_fresh) && !entry.needs_comparison;
-            if !is_fresh
-                && entry.feed == FeedState::Live
-                && entry.has_position()
-                && !entry.is_unsure
-            {
+            let is_due = !std::mem::take(&mut entry.is_fresh) || entry.needs_comparison;
+            if is_due && entry.feed == FeedState::Live && entry.has_position() && !entry.is_unsure {
                 self.check(place, false);
             }
         }
@@ -614,7 +610,7 @@ impl RemoteEngine {
         let is_late = self.ticks.wrapping_sub(self.connected_at) >= FEED_TICKS;
         for place in 0..self.entries.end() {
             let entry = self.entries.get(place);
-            let Some(entry) = entry.filter(|one| one.is_unsure && !one.is_verifying) else {
+            let Some(entry) = entry.filter(|one| one.is_unverified()) else {
                 continue;
             };
             match entry.is_interrupted && !is_late {

@@ -259,7 +259,6 @@ impl Engine for RemoteEngine {
     ) -> Option<Payload> {
         let entry = self.entries.get_mut(slot)?;
         let position = publication.position?;
-        entry.first_read = None;
         if entry.epoch == position.epoch {
             entry.last = position.offset;
         }

@@ -115,6 +115,11 @@ impl ChannelEntry {
         }
     }
 
+    /// Returns whether the comparison that the channel waits for still has to be ordered.
+    pub(super) fn is_unverified(&self) -> bool {
+        self.is_unsure && !self.is_verifying
+    }
+
     pub(super) fn has_position(&self) -> bool {
         self.epoch != Epoch::UNKNOWN
     }

@@ -92,11 +92,9 @@ impl RemoteEngine {
         let waiting = self.waiting.iter();
         let waiting = waiting.map(|(ticket, (_, task))| (ticket, task.is_verification()));
         let (verifications, others): (Vec<_>, Vec<_>) = waiting.partition(|(_, is)| *is);
-        // Such a comparison names the latest publication that was known when it was ordered, so a new one replaces it.
-        let verifications = verifications.into_iter().map(|(ticket, _)| ticket);
-        let repeated: Vec<u32> = verifications
-            .filter_map(|ticket| self.drop_verification(ticket))
-            .collect();
+        for (ticket, _) in verifications {
+            self.drop_verification(ticket);
+        }
         self.connection = Some(number);
         self.connected_at = self.ticks;
         let is_same = store == StoreState::Same;
@@ -126,26 +124,19 @@ impl RemoteEngine {
                 false => self.verify(place),
             }
         }
-        for place in repeated {
-            // The channel of a store that is the same is verified only if the store is still found to be behind.
-            let entry = self.entries.get(place);
-            if entry.is_some_and(|entry| !entry.is_unsure) {
-                self.check(place, false);
-            }
-        }
         for (ticket, _) in others {
             self.send_after_verification(ticket);
         }
     }
 
-    /// Removes a waiting comparison of an unsure channel. Returns the number of the channel.
-    fn drop_verification(&mut self, ticket: u64) -> Option<u32> {
-        let (_, Task::Check { check, .. }) = self.waiting.take(ticket)? else {
-            return None;
-        };
-        let place = self.entries.find(&check.channel)?;
-        self.entries.get_mut(place)?.is_verifying = false;
-        Some(place)
+    /// Removes a waiting verification, which names the latest publication that was known when it was ordered. A new
+    /// comparison replaces it; if the store is the same, an ordinary one, which finds whether the store is still behind.
+    fn drop_verification(&mut self, ticket: u64) {
+        if let Some((_, Task::Check { check, .. })) = self.waiting.take(ticket)
+            && let Some(entry) = self.entries.find_mut(&check.channel)
+        {
+            (entry.is_verifying, entry.needs_comparison) = (false, true);
+        }
     }
 
     /// Sends a request that has waited for the connection, after the comparison that must precede it. Drops other
