@@ -3,9 +3,9 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use support::{GOOD, Vector, vectors};
 use veche_runtime::wire::{
     AnswerHead, CALLS, CallHead, CancelHead, EFFECTS, ErrorScope, EventHead, EventName, Frame,
@@ -152,6 +152,62 @@ fn what_a_worker_says_too_much_is_passed_over() {
     // The vectors with `null` and with another field order are equivalent.
     assert_eq!(&read[1..3], [echo.clone(), echo.clone()]);
     assert!(read[3].contains("moon_landing"), "{}", read[3]);
+}
+
+/// Calls `visit` with each object in a head and with its place. Objects at the same place have the same fields.
+fn each_object(
+    place: &str,
+    value: &mut Value,
+    visit: &mut impl FnMut(&str, &mut Map<String, Value>),
+) {
+    match value {
+        Value::Object(fields) => {
+            visit(place, fields);
+            for (name, value) in fields.iter_mut() {
+                // The names in `set` are those of the application's attributes.
+                if name != "set" {
+                    each_object(&format!("{place}.{name}"), value, visit);
+                }
+            }
+        }
+        Value::Array(values) => {
+            for value in values {
+                each_object(place, value, visit);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_field_that_is_null_is_absent() {
+    let of_workers = || {
+        let all = GOOD.into_iter().flat_map(vectors);
+        all.filter(Vector::is_of_worker).map(|vector| {
+            let head = vector.head().expect("a head").clone();
+            let kind = head["type"].as_str().expect("a type").to_owned();
+            (vector, kind, head)
+        })
+    };
+    let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (_, kind, mut head) in of_workers() {
+        each_object(&kind, &mut head, &mut |place, fields| {
+            let known = names.entry(place.to_owned()).or_default();
+            known.extend(fields.keys().cloned());
+        });
+    }
+    for (vector, kind, mut head) in of_workers() {
+        each_object(&kind, &mut head, &mut |place, fields| {
+            for name in &names[place] {
+                fields.entry(name).or_insert(Value::Null);
+            }
+        });
+        let with_nulls = serde_json::to_vec(&head).expect("JSON");
+        let (without, payload) = frame(&vector);
+        let expected = read_by_veche(&vector, &without, &payload).expect("it is valid");
+        let read = read_by_veche(&vector, &with_nulls, &payload);
+        assert_eq!(read.as_ref(), Ok(&expected), "{}: {head}", vector.name());
+    }
 }
 
 #[test]

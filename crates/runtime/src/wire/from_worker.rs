@@ -10,8 +10,9 @@ pub use super::effect_names::{CALLS, EFFECTS};
 use super::frame::Frame;
 use super::head::{
     AnswerHead, AttributeValue, CallHead, CancelHead, EffectHead, EventName, FrameHeader,
-    FrameKind, GrantHead, HelloHead, ReplyHead,
+    FrameKind, GrantHead, ReplyHead,
 };
+use super::hello::HelloHead;
 use super::outside::Outside;
 use super::part::{PayloadParts, data_kind};
 use super::quick::read_answer;

@@ -6,8 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -132,85 +131,19 @@ impl EventName {
     }
 }
 
+/// Deserializes a value, or `null` as the default value.
+pub(super) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
 /// The fields that all frames have in common.
 #[derive(Debug, Deserialize)]
 pub(super) struct FrameHeader {
     #[serde(rename = "type")]
     pub(super) kind: FrameKind,
     pub(super) id: Option<u64>,
-}
-
-/// The head of a [`FrameKind::Hello`] frame.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HelloHead<'a> {
-    /// The type of the frame, `type` in JSON.
-    #[serde(rename = "type")]
-    pub kind: FrameKind,
-    /// The protocol versions that the worker supports.
-    pub versions: Vec<u32>,
-    /// The worker's library and its version, for logs.
-    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
-    pub sdk: Cow<'a, str>,
-    /// The process id, for logs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pid: Option<u32>,
-    /// The codecs for later heads that the worker supports, in order of preference; always includes `json`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub codecs: Vec<String>,
-    /// The names of the events that the worker handles. No others are sent.
-    pub events: Vec<String>,
-    /// The number of events that the worker processes concurrently.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub concurrency: u32,
-}
-
-fn one() -> u32 {
-    1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_one(number: &u32) -> bool {
-    *number == 1
-}
-
-/// The head of a [`FrameKind::Welcome`] frame.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct WelcomeHead<'a> {
-    /// The type of the frame, `type` in JSON.
-    #[serde(rename = "type")]
-    pub kind: FrameKind,
-    /// The negotiated protocol version.
-    pub version: u32,
-    /// The codec of all further heads.
-    #[serde(borrow)]
-    pub codec: Cow<'a, str>,
-    /// The name of the application.
-    #[serde(borrow)]
-    pub app: Cow<'a, str>,
-    /// The number of the process among those of the application, from 1.
-    pub instance: u32,
-    /// The events that will be sent, out of those that the worker handles.
-    pub events: Vec<String>,
-    /// The calls that are supported.
-    pub calls: Vec<String>,
-    /// The longest head accepted, in bytes.
-    pub head_bytes_max: u32,
-    /// The longest payload accepted, in bytes.
-    pub payload_bytes_max: u32,
-    /// The application's options from its configuration.
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    pub options: Option<&'a RawValue>,
-}
-
-/// The head of a [`FrameKind::Refuse`] frame.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefuseHead<'a> {
-    /// The type of the frame, `type` in JSON.
-    #[serde(rename = "type")]
-    pub kind: FrameKind,
-    /// The reason of the refusal, for logs.
-    #[serde(borrow)]
-    pub message: Cow<'a, str>,
 }
 
 /// The head of a [`FrameKind::Cancel`] frame.
@@ -247,13 +180,16 @@ pub struct RequestHead<'a> {
     #[serde(borrow)]
     pub path: Cow<'a, str>,
     /// The query without its `?`, not decoded.
-    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub query: Cow<'a, str>,
     /// Header names in lower case and values, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// Route parameters and their values, decoded.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub params: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The address of the client.
     #[serde(borrow)]
@@ -273,16 +209,19 @@ pub struct ClientHead<'a> {
     #[serde(borrow)]
     pub protocol: Cow<'a, str>,
     /// The client's name, as it reports it.
-    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Cow<'a, str>,
     /// The client's version, as it reports it.
-    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub version: Cow<'a, str>,
     /// The address of the client.
     #[serde(borrow)]
     pub remote: Cow<'a, str>,
     /// The handshake headers that the route passes on; names in lower case.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The number of the payload part with the application's private data about the connection, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -306,7 +245,8 @@ pub struct EventHead<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Cow<'a, str>>,
     /// Attributes of the connection.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, AttributeValue>,
     /// The HTTP request of the connection.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -324,7 +264,8 @@ pub struct EventHead<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Cow<'a, str>>,
     /// Channels that a reconnecting client claims to have been subscribed to.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<Cow<'a, str>>,
     /// The close code of a connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -339,7 +280,8 @@ pub struct EventHead<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
     /// The lengths of the payload's parts in bytes, if there are several.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<u32>,
 }
 
@@ -353,7 +295,8 @@ pub struct AnswerHead<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
     /// The effects in order.
-    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectHead<'a>>,
     /// The reply, for events that need one.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -362,7 +305,8 @@ pub struct AnswerHead<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cow<'a, str>>,
     /// The lengths of the payload's parts in bytes, if there are several.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<u32>,
 }
 
@@ -394,13 +338,15 @@ pub struct EffectHead<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'a, str>>,
     /// Attributes by name; `null` removes one.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, Option<AttributeValue>>,
     /// The status of a streamed response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The headers of a streamed response.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
     /// Whether a streamed response is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -420,7 +366,8 @@ pub struct ReplyHead<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Header names and values of the response.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
     /// The number of the payload part with the response body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -449,13 +396,15 @@ pub struct ReplyHead<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantHead<'a> {
     /// The user; empty for an anonymous client.
-    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub user: Cow<'a, str>,
     /// The expiry in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expire_at: Option<u64>,
     /// Whether the connection or subscription has expired.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub expired: bool,
     /// The number of the payload part with the client's public data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -470,13 +419,15 @@ pub struct GrantHead<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub data_kind: Option<Cow<'a, str>>,
     /// Server-side subscriptions of the client.
-    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subscriptions: Vec<SubscriptionHead<'a>>,
     /// The number of the payload part with JSON that is included in every further event of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<u32>,
     /// Whether the publication is not stored in the history.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub skip_history: bool,
 }
 
@@ -509,10 +460,12 @@ pub struct ErrorHead<'a> {
     /// The number of the error, at least 1.
     pub code: u32,
     /// The message, for human readers.
-    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub message: Cow<'a, str>,
     /// Whether a retry of the command may succeed.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub temporary: bool,
 }
 
@@ -522,7 +475,8 @@ pub struct DisconnectHead<'a> {
     /// The disconnect code, from 3000 to 4999.
     pub code: u16,
     /// The reason, for human readers.
-    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'a, str>,
 }
 
@@ -574,7 +528,8 @@ pub struct CallHead<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub url: Option<Cow<'a, str>>,
     /// Names and values of the request's headers.
-    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The time limit in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -614,7 +569,8 @@ pub struct ResultHead<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Cow<'a, str>>,
     /// The attributes of the connection.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, AttributeValue>,
     /// The handshake request of the connection.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -632,7 +588,8 @@ pub struct ResultHead<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The headers, with names in lower case.
-    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The final address after all redirects.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -655,7 +612,8 @@ pub struct FaultHead<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub code: Option<FaultCode<'a>>,
     /// Whether the call had no effect and may succeed if it is repeated later.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "is_false")]
     pub retryable: bool,
 }
 

@@ -1,10 +1,93 @@
 //! The handshake between Veche and a worker process, before the first event.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::frame::FrameLimits;
-use super::head::{EventName, FrameKind, HelloHead, RefuseHead, WelcomeHead};
+use super::head::{EventName, FrameKind, nullable};
 use super::{CALLS, CODEC, VERSION};
+
+/// The head of a [`FrameKind::Hello`] frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HelloHead<'a> {
+    /// The type of the frame, `type` in JSON.
+    #[serde(rename = "type")]
+    pub kind: FrameKind,
+    /// The protocol versions that the worker supports.
+    pub versions: Vec<u32>,
+    /// The worker's library and its version, for logs.
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub sdk: Cow<'a, str>,
+    /// The process id, for logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// The codecs for later heads that the worker supports, in order of preference; always includes `json`.
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub codecs: Vec<String>,
+    /// The names of the events that the worker handles. No others are sent.
+    pub events: Vec<String>,
+    /// The number of events that the worker processes concurrently.
+    #[serde(default = "one", deserialize_with = "nullable_one")]
+    #[serde(skip_serializing_if = "is_one")]
+    pub concurrency: u32,
+}
+
+fn nullable_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_else(one))
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+/// The head of a [`FrameKind::Welcome`] frame.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WelcomeHead<'a> {
+    /// The type of the frame, `type` in JSON.
+    #[serde(rename = "type")]
+    pub kind: FrameKind,
+    /// The negotiated protocol version.
+    pub version: u32,
+    /// The codec of all further heads.
+    #[serde(borrow)]
+    pub codec: Cow<'a, str>,
+    /// The name of the application.
+    #[serde(borrow)]
+    pub app: Cow<'a, str>,
+    /// The number of the process among those of the application, from 1.
+    pub instance: u32,
+    /// The events that will be sent, out of those that the worker handles.
+    pub events: Vec<String>,
+    /// The calls that are supported.
+    pub calls: Vec<String>,
+    /// The longest head accepted, in bytes.
+    pub head_bytes_max: u32,
+    /// The longest payload accepted, in bytes.
+    pub payload_bytes_max: u32,
+    /// The application's options from its configuration.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<&'a RawValue>,
+}
+
+/// The head of a [`FrameKind::Refuse`] frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefuseHead<'a> {
+    /// The type of the frame, `type` in JSON.
+    #[serde(rename = "type")]
+    pub kind: FrameKind,
+    /// The reason of the refusal, for logs.
+    #[serde(borrow)]
+    pub message: Cow<'a, str>,
+}
 
 /// The settings that a worker process receives.
 #[derive(Clone, Copy, Debug)]

@@ -25,7 +25,7 @@ pub use from_worker::{
     WorkerCall, WorkerEffect,
 };
 pub use head::*;
-pub use hello::AppDescription;
+pub use hello::{AppDescription, HelloHead, RefuseHead, WelcomeHead};
 pub use outside::Outside;
 pub use quick::{answer_id, encode_message};
 pub use to_worker::{EventConnection, OutgoingEvent, ToWorker, part};

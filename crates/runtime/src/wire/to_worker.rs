@@ -11,8 +11,9 @@ use super::frame::Frame;
 use super::from_worker::{ErrorScope, MalformedFrame};
 use super::head::{
     AttributeValue, CancelHead, ClientHead, EventHead, EventName, FaultCode, FaultHead,
-    FrameHeader, FrameKind, RefuseHead, RequestHead, ResultHead, WelcomeHead,
+    FrameHeader, FrameKind, RequestHead, ResultHead,
 };
+use super::hello::{RefuseHead, WelcomeHead};
 use super::outside;
 use super::part::PayloadParts;
 use crate::call_errors::{self, CodeValue};
