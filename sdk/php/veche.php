@@ -552,6 +552,7 @@ final class App
      */
     public static function create(int $concurrency = 1): self
     {
+        Runner::watchEnd();
         return $concurrency >= 1 ? new self($concurrency) : throw new CallerException('concurrency is at least 1');
     }
 
@@ -6559,12 +6560,13 @@ final class Engine
     }
 
     /**
-     * Writes the answers of handlers that are interrupted by the end of the process.
+     * Writes the answers of handlers that are interrupted by the end of the process. They also announce that it accepts
+     * no further events.
      */
     public function fail(string $why): void
     {
         foreach ($this->running as $handling) {
-            $this->answer($handling, ['failed' => $why]);
+            $this->answer($handling, ['failed' => $why, 'last' => true]);
         }
     }
 
@@ -6719,7 +6721,8 @@ final class Engine
             $this->join("$head$effects$rest}", $parts);
         } catch (CallerException $error) {
             // The answer is too long or can't be expressed in JSON, so none of it is carried out.
-            $this->write(['type' => 'answer', 'id' => $handling->id, 'failed' => $error->getMessage()]);
+            $last = array_intersect_key($members, ['last' => true]);
+            $this->write(['type' => 'answer', 'id' => $handling->id, 'failed' => $error->getMessage()] + $last);
         }
         unset($this->running[$handling->id]);
         if ($this->concurrency > 1 && $handling->subject !== null) {
@@ -7155,6 +7158,10 @@ final class Runner
     private const READ_BYTES = 262144;
     private const FATAL = E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR | E_RECOVERABLE_ERROR;
 
+    /** The runner of this process, if its application runs in a worker. */
+    private static ?self $current = null;
+    private static bool $isWatching = false;
+
     private bool $hasEnded = false;
 
     /**
@@ -7178,9 +7185,22 @@ final class Runner
      */
     public function run(): void
     {
-        register_shutdown_function($this->interrupted(...));
+        self::watchEnd();
+        self::$current = $this;
         $this->loop();
         $this->hasEnded = true;
+    }
+
+    /**
+     * Makes the runner answer the current events if the process ends during a handler. PHP calls shutdown functions in
+     * the order in which they were registered, so this is called before the application registers its own.
+     */
+    public static function watchEnd(): void
+    {
+        if (!self::$isWatching) {
+            self::$isWatching = true;
+            register_shutdown_function(static fn () => self::$current?->interrupted());
+        }
     }
 
     private function loop(): void

@@ -25,6 +25,8 @@ struct Envelope {
     kind: FrameKind,
     id: Option<u64>,
     event: Option<Value>,
+    /// Of an answer: whether the process accepts no further events. A value that is not a boolean is an error of the event.
+    last: Option<Value>,
 }
 
 impl Envelope {
@@ -34,6 +36,7 @@ impl Envelope {
                 kind: FrameKind::Answer,
                 id: Some(id),
                 event: None,
+                last: None,
             }),
             None => serde_json::from_slice(head),
         }
@@ -45,6 +48,8 @@ impl Envelope {
 pub(crate) struct ReadOutcome {
     /// Whether the process accepts events from now on.
     pub(crate) is_ready: bool,
+    /// Whether the process accepts no events from now on, because it is about to end.
+    pub(crate) is_leaving: bool,
     /// The frames for each server thread.
     batches: Vec<(Arc<ThreadOutlet>, FrameBatch)>,
 }
@@ -109,6 +114,7 @@ pub(crate) fn handle_frame(
             if in_hand.job.is_some() {
                 pool.figures.add_answer(took);
             }
+            outcome.is_leaving |= envelope.last == Some(Value::Bool(true));
             match (in_hand.name, in_hand.job) {
                 (_, Some(job)) => {
                     outcome.put(process.key, &job.outlet, Some((job.number, id)), read);

@@ -19,6 +19,7 @@ mod program;
 mod queue;
 mod shared;
 mod watch;
+mod wear;
 mod workers;
 
 pub use figures::{PoolFigures, PoolGauges, PoolRegistry, RestartReason};

@@ -22,6 +22,7 @@ use crate::shared::{
     EventJob, PoolMessage, PoolOrder, ProcessKey, Shared, ThreadOutlet, Unanswered, bit,
 };
 use crate::watch::{ReadySources, Watch, WatchSource};
+use crate::wear::{overdue, spent, worn};
 
 /// The target of log lines of applications.
 pub(crate) const LOG: &str = "veche::app";
@@ -276,6 +277,15 @@ impl Manager {
                     process.is_asked = true;
                     self.ended(index, RestartReason::Start, String::new(), now);
                 }
+                PoolProcessState::Ready | PoolProcessState::Stopping { .. }
+                    if !process.is_asked
+                        && let Some(name) = overdue(process, self.options.event_timeout, now) =>
+                {
+                    let (name, timeout) = (name.name(), self.options.event_timeout);
+                    let why = format!("the event {name} took longer than {timeout:?}");
+                    process.kill(&mut self.link);
+                    self.ended(index, RestartReason::EventTimeout, why, now);
+                }
                 PoolProcessState::Stopping { until } if now >= until => {
                     process.kill(&mut self.link);
                     let timeout = self.options.stop_timeout;
@@ -291,16 +301,6 @@ impl Manager {
                     self.bury(index);
                 }
                 PoolProcessState::Ready => {
-                    let late = process.oldest().filter(|(since, _)| {
-                        now.saturating_duration_since(*since) >= self.options.event_timeout
-                    });
-                    if let Some((_, name)) = late {
-                        let (name, timeout) = (name.name(), self.options.event_timeout);
-                        let why = format!("the event {name} took longer than {timeout:?}");
-                        process.kill(&mut self.link);
-                        self.ended(index, RestartReason::EventTimeout, why, now);
-                        continue;
-                    }
                     if is_check_due {
                         process.rss_bytes = process.read_rss_bytes().unwrap_or_default();
                         process.worn = process.worn.or(worn(process, &self.options, now));
@@ -354,12 +354,19 @@ impl Manager {
         };
         let living = self.processes.iter().filter(stays);
         let count = living.filter(|one| one.replaces.is_none()).count();
-        for _ in count..self.options.workers as usize {
+        let workers = self.options.workers as usize;
+        // A process that takes long to end counts as well once there are as many of them as processes that stay.
+        let leaving = self
+            .processes
+            .iter()
+            .filter(|one| one.is_leaving && matches!(one.state, PoolProcessState::Stopping { .. }));
+        let leaving = leaving.count().saturating_sub(workers);
+        for _ in count + leaving..workers {
             if !self.begin(None, now) {
                 return;
             }
         }
-        let at_once = (self.options.workers as usize / 4).max(1);
+        let at_once = (workers / 4).max(1);
         let under_way = self.processes.iter().filter(|one| one.replaces.is_some());
         let room = at_once.saturating_sub(under_way.count());
         let is_replaced = |key| self.processes.iter().any(|one| one.replaces == Some(key));
@@ -474,16 +481,48 @@ impl Manager {
         hand_own(process, EventName::Stop, now);
     }
 
+    /// Handles the announcement of a process that it ends: it gets no further events, and another process is started in
+    /// its place.
+    fn leave(&mut self, index: usize, now: Instant) {
+        let timeout = self.options.stop_timeout;
+        let process = &mut self.processes[index];
+        if process.state != PoolProcessState::Ready {
+            return;
+        }
+        process.is_leaving = true;
+        process.state = PoolProcessState::Stopping {
+            until: now + timeout,
+        };
+        self.lose(index, RestartReason::Failed, now);
+    }
+
+    /// Records the unexpected end of a process that was ready. A successor that starts already takes its place.
+    fn lose(&mut self, index: usize, reason: RestartReason, now: Instant) {
+        let process = &self.processes[index];
+        let (key, has_failed_soon) = (process.key, process.jobs <= 1);
+        for successor in &mut self.processes {
+            if successor.replaces == Some(key) {
+                successor.replaces = None;
+            }
+        }
+        self.figures.add_restart(reason);
+        if has_failed_soon {
+            self.back_off(now);
+        }
+    }
+
     /// Handles a process whose socket has ended or has to be closed: its current events fail.
     fn ended(&mut self, index: usize, reason: RestartReason, why: String, now: Instant) {
         let process = &mut self.processes[index];
         let until = match process.state {
             // The process has closed its socket as requested, and may use the rest of its time to exit.
-            PoolProcessState::Stopping { until } if why.is_empty() => until.max(now + GRACE),
+            PoolProcessState::Stopping { until } if why.is_empty() && process.is_asked => {
+                until.max(now + GRACE)
+            }
             _ => now + GRACE,
         };
         let was_starting = matches!(process.state, PoolProcessState::Starting { .. });
-        let was_asked = process.is_asked;
+        let is_expected = process.is_asked || process.is_leaving;
         if matches!(process.state, PoolProcessState::Over { .. }) {
             return;
         }
@@ -504,11 +543,10 @@ impl Manager {
             let process = Some(LogProcess { instance, pid });
             put_unanswered(&job, Unanswered::Failed, Some(text), process);
         }
-        if !was_asked {
-            self.figures.add_restart(match was_starting {
-                true => RestartReason::Start,
-                false => reason,
-            });
+        match was_starting {
+            true if !is_expected => self.figures.add_restart(RestartReason::Start),
+            false if !is_expected => self.lose(index, reason, now),
+            _ => {}
         }
         if was_starting {
             let process = &mut self.processes[index];
@@ -519,7 +557,7 @@ impl Manager {
                     .push(PoolMessage::NotStarted(text.trim_end().to_owned()));
             }
         }
-        if was_starting || (!was_asked && self.processes[index].jobs <= 1) {
+        if was_starting {
             self.back_off(now);
         }
     }
@@ -530,12 +568,18 @@ impl Manager {
         due = due.min(self.queue.due(self.options.queue_timeout).unwrap_or(due));
         due = due.min(self.again_at.filter(|at| *at > now).unwrap_or(due));
         for process in &self.processes {
+            let late = process
+                .oldest()
+                .map(|(since, _)| since + self.options.event_timeout);
             due = due.min(match process.state {
+                PoolProcessState::Stopping { until } if process.is_leaving => {
+                    late.map_or(until, |late| late.min(until))
+                }
                 PoolProcessState::Starting { until }
                 | PoolProcessState::Stopping { until }
                 | PoolProcessState::Over { until } => until,
-                PoolProcessState::Ready => match process.oldest() {
-                    Some((since, _)) => since + self.options.event_timeout,
+                PoolProcessState::Ready => match late {
+                    Some(late) => late,
                     None => continue,
                 },
             });
@@ -582,6 +626,9 @@ impl Manager {
                     self.retire(old, now);
                 }
             }
+            if outcome.is_leaving {
+                self.leave(index, now);
+            }
             if let Err(why) = result {
                 if !why.is_empty() {
                     self.processes[index].kill(&mut self.link);
@@ -609,29 +656,6 @@ impl Manager {
             self.stop(index, now);
         }
     }
-}
-
-/// Returns `MaxJobs` if the process has to be replaced because of its number of events.
-fn spent(process: &PoolProcess, options: &Options) -> Option<RestartReason> {
-    let is_spent = options.jobs_max > 0 && process.jobs > options.jobs_max;
-    is_spent.then_some(RestartReason::MaxJobs)
-}
-
-/// Returns the reason if the process has to be replaced because of its age, idle time or memory.
-fn worn(process: &PoolProcess, options: &Options, now: Instant) -> Option<RestartReason> {
-    let since = |at: Instant| now.saturating_duration_since(at);
-    if options.ttl.is_some_and(|ttl| since(process.started) >= ttl) {
-        return Some(RestartReason::Ttl);
-    }
-    let idle = process.idle_since().map(since);
-    if options
-        .idle_ttl
-        .is_some_and(|ttl| idle.is_some_and(|idle| idle >= ttl))
-    {
-        return Some(RestartReason::IdleTtl);
-    }
-    let max = options.rss_bytes_max?;
-    (process.rss_bytes > max).then_some(RestartReason::RssMax)
 }
 
 fn show_output(process: &mut PoolProcess, app: &str, is_over: bool) {

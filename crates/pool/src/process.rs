@@ -42,7 +42,7 @@ pub(crate) enum PoolProcessState {
     Starting { until: Instant },
     /// The process has answered the event `start` and accepts events.
     Ready,
-    /// The process was requested to stop. If it is still running at this time, it is killed.
+    /// The process was requested to stop, or has announced its end. If it is still running at this time, it is killed.
     Stopping { until: Instant },
     /// The process's socket is closed. If the process is still running at this time, it is killed.
     Over { until: Instant },
@@ -70,6 +70,8 @@ pub(crate) struct PoolProcess {
     pub(crate) worn: Option<RestartReason>,
     /// Whether the process was requested to stop.
     pub(crate) is_asked: bool,
+    /// Whether the process has announced that it ends by itself.
+    pub(crate) is_leaving: bool,
     pub(crate) started: Instant,
     pub(crate) in_hand: BTreeMap<u64, InHand>,
     /// Resident memory in bytes at the last measurement.
@@ -119,6 +121,7 @@ impl PoolProcess {
             replaces: None,
             worn: None,
             is_asked: false,
+            is_leaving: false,
             rss_bytes: 0,
             started: now,
             in_hand: BTreeMap::new(),

@@ -60,6 +60,7 @@ final class App
      */
     public static function create(int $concurrency = 1): self
     {
+        Runner::watchEnd();
         return $concurrency >= 1 ? new self($concurrency) : throw new CallerException('concurrency is at least 1');
     }
 

@@ -211,7 +211,7 @@ pub(super) static APP: &[Directive] = &[
         "stop_timeout",
         TIME,
         DefaultValue::Toml("\"10s\""),
-        "The time that a process has to end after a request to stop. Beyond it the process is killed.",
+        "The time that a process has to end after a request to stop, or after it has announced its end. Beyond it the process is killed.",
     ),
     Section::App.row(
         "memory",

@@ -304,6 +304,10 @@ pub struct AnswerHead<'a> {
     /// The error text if the handler failed: one line, or several with a traceback.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cow<'a, str>>,
+    /// Whether the process accepts no further events and will end its stream.
+    #[serde(default, deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub last: bool,
     /// The lengths of the payload's parts in bytes, if there are several.
     #[serde(default, deserialize_with = "nullable")]
     #[serde(skip_serializing_if = "Vec::is_empty")]

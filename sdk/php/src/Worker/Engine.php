@@ -217,12 +217,13 @@ final class Engine
     }
 
     /**
-     * Writes the answers of handlers that are interrupted by the end of the process.
+     * Writes the answers of handlers that are interrupted by the end of the process. They also announce that it accepts
+     * no further events.
      */
     public function fail(string $why): void
     {
         foreach ($this->running as $handling) {
-            $this->answer($handling, ['failed' => $why]);
+            $this->answer($handling, ['failed' => $why, 'last' => true]);
         }
     }
 
@@ -377,7 +378,8 @@ final class Engine
             $this->join("$head$effects$rest}", $parts);
         } catch (CallerException $error) {
             // The answer is too long or can't be expressed in JSON, so none of it is carried out.
-            $this->write(['type' => 'answer', 'id' => $handling->id, 'failed' => $error->getMessage()]);
+            $last = array_intersect_key($members, ['last' => true]);
+            $this->write(['type' => 'answer', 'id' => $handling->id, 'failed' => $error->getMessage()] + $last);
         }
         unset($this->running[$handling->id]);
         if ($this->concurrency > 1 && $handling->subject !== null) {

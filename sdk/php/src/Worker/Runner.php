@@ -16,6 +16,10 @@ final class Runner
     private const READ_BYTES = 262144;
     private const FATAL = E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR | E_RECOVERABLE_ERROR;
 
+    /** The runner of this process, if its application runs in a worker. */
+    private static ?self $current = null;
+    private static bool $isWatching = false;
+
     private bool $hasEnded = false;
 
     /**
@@ -39,9 +43,22 @@ final class Runner
      */
     public function run(): void
     {
-        register_shutdown_function($this->interrupted(...));
+        self::watchEnd();
+        self::$current = $this;
         $this->loop();
         $this->hasEnded = true;
+    }
+
+    /**
+     * Makes the runner answer the current events if the process ends during a handler. PHP calls shutdown functions in
+     * the order in which they were registered, so this is called before the application registers its own.
+     */
+    public static function watchEnd(): void
+    {
+        if (!self::$isWatching) {
+            self::$isWatching = true;
+            register_shutdown_function(static fn () => self::$current?->interrupted());
+        }
     }
 
     private function loop(): void

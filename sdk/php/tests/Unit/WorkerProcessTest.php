@@ -121,6 +121,7 @@ final class WorkerProcessTest extends TestCase
         $this->event(3, 'message', 'exit');
         $failed = [$this->next()->head, $this->next()->head];
         self::assertSame([2, 3], array_column($failed, 'id'));
+        self::assertSame([true, true], array_column($failed, 'last'));
         self::assertStringContainsString('by exit or die', $failed[1]['failed']);
         self::assertSame('', $this->read());
         self::assertSame(3, $this->exitCode());
