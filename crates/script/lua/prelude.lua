@@ -215,7 +215,8 @@ local function wake_all(waiters)
 end
 
 -- Running tasks, by number, whose failure must be handled even if no coroutine joins them. The
--- table keeps the tasks from being garbage-collected.
+-- table keeps the tasks from being garbage-collected. Cancelled tasks are among them: without its task
+-- a cancellation would be logged as an error.
 local kept = {}
 
 local function ended(task, ok, ...)
@@ -285,6 +286,7 @@ end
 function Task:cancel()
   if self.state ~= "running" then return false end
   self.state = "cancelled"
+  kept[self.number] = self
   native.cancel(self.number)
   return true
 end

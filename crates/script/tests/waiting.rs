@@ -102,6 +102,29 @@ fn errors_of_waits_stand_at_the_scripts_line() {
     );
 }
 
+/// Garbage collections may free a cancelled task at any time if nothing else refers to it.
+#[test]
+fn a_cancelled_task_without_references_logs_no_error() {
+    for wait in ["", "veche.sleep(0)"] {
+        for _ in 0..30 {
+            let effects = Bench::run(&format!(
+                "for _ = 1, 200 do
+                  local tasks = {{}}
+                  for number = 1, 8 do tasks[number] = veche.spawn(function() veche.sleep(1) end) end
+                  {wait}
+                  for number = 1, 8 do
+                    tasks[number]:cancel()
+                    tasks[number] = nil
+                  end
+                  veche.sleep(0)
+                end
+                print('done')"
+            ));
+            assert_eq!(effects, ["done"], "{wait}");
+        }
+    }
+}
+
 #[test]
 fn sleeping_is_never_too_short_and_checked() {
     let effects = Bench::run(
