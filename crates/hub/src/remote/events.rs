@@ -29,13 +29,14 @@ impl RemoteEngine {
             } => self.item(channel, place, &data),
             Event::Published { ticket, result } => self.published(ticket, result),
             Event::Checked { ticket, found } => {
-                if let Some((_, Task::Check { check, known })) = self.waiting.take(ticket) {
-                    if let Some(entry) = self.entries.find_mut(&check.channel) {
-                        entry.is_in_doubt = false;
-                        entry.is_verifying &= !check.is_verifying;
-                    }
+                if let Some((_, Task::Check { check, known })) = self.waiting.take(ticket)
+                    && let Some(place) = self.entries.find(&check.channel)
+                    && let Some(entry) = self.entries.get_mut(place)
+                {
+                    entry.is_in_doubt = false;
+                    entry.is_verifying &= !check.is_verifying;
                     match found {
-                        Some(found) => self.compared(&check, known, found),
+                        Some(found) => self.compared(place, &check, known, found),
                         None => self.note_unanswered(&check),
                     }
                 }
@@ -384,11 +385,9 @@ impl RemoteEngine {
 
     /// Handles the result of a comparison. If the comparison was due to a restart of the store,
     /// held items are passed on.
-    fn compared(&mut self, check: &Check, known: u64, found: Found) {
-        self.checked(check, known, found);
-        if check.is_verifying
-            && let Some(place) = self.entries.find(&check.channel)
-        {
+    fn compared(&mut self, place: u32, check: &Check, known: u64, found: Found) {
+        self.checked(place, check, known, found);
+        if check.is_verifying {
             self.become_sure(place);
         }
     }
@@ -408,10 +407,7 @@ impl RemoteEngine {
     }
 
     /// Compares the top of a channel in the store with the last seen item.
-    fn checked(&mut self, check: &Check, known: u64, found: Found) {
-        let Some(place) = self.entries.find(&check.channel) else {
-            return;
-        };
+    fn checked(&mut self, place: u32, check: &Check, known: u64, found: Found) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
         };

@@ -119,6 +119,11 @@ impl PortClient for Channels {
         }
     }
 
+    /// Comparisons are independent: each applies to one channel, with what the node had seen of it when it was ordered.
+    fn is_independent(job: &HomeJob) -> bool {
+        matches!(job, HomeJob::Compare(_))
+    }
+
     fn timed(&mut self) -> Vec<HomeJob> {
         Vec::new()
     }

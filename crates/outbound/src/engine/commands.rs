@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -21,6 +23,10 @@ use crate::redis::values::call_error;
 const BATCH_MAX: usize = 512;
 /// A batch gets no further command once the data of its commands has this size in bytes.
 const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// The maximum number of batches of independent jobs that are executed at the same time. The server then executes one batch
+/// while this node handles the replies to another.
+const BATCHES_MAX: usize = 2;
 
 /// Error codes of servers that can't execute commands, such as replicas; after such an error the connection is closed.
 const USELESS: [&str; 5] = [
@@ -58,6 +64,12 @@ pub(super) trait PortClient: Send + 'static {
     /// `next`.
     fn join(_last: &mut Self::Job, next: Self::Job) -> Option<Self::Job> {
         Some(next)
+    }
+
+    /// Returns whether a job may be executed at the same time as earlier and later jobs of this kind: no job depends on
+    /// the result of another.
+    fn is_independent(_job: &Self::Job) -> bool {
+        false
     }
 
     /// Returns the periodic commands that are due. Only called while connected.
@@ -260,43 +272,84 @@ impl<C: PortClient> Commands<C> {
         }
     }
 
-    /// Executes the next batch; orders that arrive meanwhile are part of the following batch.
+    /// Executes batches until none is in flight and none may be sent early. Orders that arrive meanwhile are part of later
+    /// batches. A batch is sent before the previous one is answered only if the jobs of both are independent.
     async fn carry_out(&mut self, session: &mut EngineSession) -> Result<(), End> {
-        let mut pipeline = Pipeline::new();
-        let (mut jobs, mut bytes) = (Vec::new(), 0);
-        while jobs.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
-            let Some(job) = self.pending.pop_front() else {
-                break;
-            };
-            bytes += C::bytes(&job);
-            let command = self.client.command(&self.shared, session, &job);
-            pipeline.add_command(command);
-            jobs.push(job);
-        }
-        EngineFigures::add(&self.shared.figures.commands, jobs.len());
-        EngineFigures::add(&self.shared.figures.batches, 1);
-        let within = self.shared.settings.keyspace.timeout;
-        let mut connection = session.connection.clone();
-        let sent = connection.send_packed_commands(&pipeline, 0, jobs.len());
-        let mut sent = std::pin::pin!(timeout(within, sent));
-        let replies = loop {
+        let first = self.take_batch(|_| true);
+        let are_independent = first.iter().all(C::is_independent);
+        let mut sent = FuturesOrdered::new();
+        sent.push_back(self.send(session, first));
+        loop {
+            // A probe is not independent, so it ends the loop once it is the next job.
+            if let Ok(channel) = self.probes.try_recv() {
+                self.pending.push_front(C::probe(channel));
+            }
+            while are_independent && sent.len() < BATCHES_MAX {
+                let next = self.take_batch(C::is_independent);
+                if next.is_empty() {
+                    break;
+                }
+                sent.push_back(self.send(session, next));
+            }
             tokio::select! {
-                replies = &mut sent => break replies,
+                answered = sent.next() => match answered {
+                    Some((jobs, replies)) => {
+                        let replies = replies.map_err(End::Lost)?;
+                        self.take_replies(session, jobs, replies).await?;
+                    }
+                    None => return Ok(()),
+                },
                 orders = self.orders.recv() => match orders {
                     Some(orders) => self.take(orders, true),
                     None => return Err(End::Closed),
                 },
             }
+        }
+    }
+
+    /// Removes the jobs of the next batch from the pending ones, up to the first job that `may_join` rejects. All batches
+    /// that are executed at the same time have at most the size of one batch of other jobs.
+    fn take_batch(&mut self, may_join: impl Fn(&C::Job) -> bool) -> Vec<C::Job> {
+        let share = match self.pending.front().is_some_and(C::is_independent) {
+            true => BATCHES_MAX,
+            false => 1,
         };
-        let replies = match replies {
-            Ok(Ok(replies)) => replies,
-            Ok(Err(error)) => return Err(End::Lost(call_error(&error))),
-            Err(_) => {
-                let words = format!("redis: no reply within {within:?}");
-                return Err(End::Lost(CallError::new(CallErrorKind::Timeout, words)));
-            }
-        };
-        self.take_replies(session, jobs, replies).await
+        let (mut jobs, mut bytes) = (Vec::new(), 0);
+        while jobs.len() < BATCH_MAX / share
+            && bytes < BATCH_BYTES_MAX / share
+            && let Some(job) = self.pending.pop_front_if(|job| may_join(job))
+        {
+            bytes += C::bytes(&job);
+            jobs.push(job);
+        }
+        jobs
+    }
+
+    /// Sends a batch once the returned future is polled. The future returns the jobs with their replies.
+    fn send(
+        &self,
+        session: &EngineSession,
+        jobs: Vec<C::Job>,
+    ) -> impl Future<Output = (Vec<C::Job>, Result<Vec<Value>, CallError>)> + use<C> {
+        let mut pipeline = Pipeline::with_capacity(jobs.len());
+        for job in &jobs {
+            pipeline.add_command(self.client.command(&self.shared, session, job));
+        }
+        EngineFigures::add(&self.shared.figures.commands, jobs.len());
+        EngineFigures::add(&self.shared.figures.batches, 1);
+        let within = self.shared.settings.keyspace.timeout;
+        let mut connection = session.connection.clone();
+        async move {
+            let sent = connection.send_packed_commands(&pipeline, 0, jobs.len());
+            let replies = match timeout(within, sent).await {
+                Ok(replies) => replies.map_err(|error| call_error(&error)),
+                Err(_) => {
+                    let words = format!("redis: no reply within {within:?}");
+                    Err(CallError::new(CallErrorKind::Timeout, words))
+                }
+            };
+            (jobs, replies)
+        }
     }
 
     async fn take_replies(

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::bench::CHANNEL;
+use veche_hub::HistoryQuery;
+
+use crate::bench::{Bench, CHANNEL};
 use crate::node;
 use crate::server::Server;
 
@@ -36,11 +38,52 @@ fn lifetimes_of_keys_are_not_set_by_each_publication() {
     bench.publish_and_settle("b");
     assert!(lifetime_ms(&server, "s") <= 30_000);
     assert!(lifetime_ms(&server, "m") <= 30_000);
-    // Field `x` records when the keys' lifetimes were set. The value 1 lies far in the past.
-    server.cli(&["HSET", &format!("test:m:{CHANNEL}"), "x", "1"]);
-    bench.publish_and_settle("c");
-    assert!(lifetime_ms(&server, "s") >= TTL_MS);
-    assert!(lifetime_ms(&server, "m") >= TTL_MS);
+    // Field `x` records when both lifetimes were set, field `y` when that of the position was. The value 1 lies far in
+    // the past.
+    for (mark, text) in [("x", "c"), ("y", "d")] {
+        server.cli(&["HSET", &format!("test:m:{CHANNEL}"), mark, "1"]);
+        bench.publish_and_settle(text);
+        assert!(lifetime_ms(&server, "s") >= TTL_MS, "{mark}");
+        assert!(lifetime_ms(&server, "m") >= TTL_MS, "{mark}");
+        server.cli(&["PEXPIRE", &format!("test:s:{CHANNEL}"), "30000"]);
+    }
+}
+
+/// Comparisons and reads set the lifetime of a channel's position, but not each time.
+#[test]
+fn the_lifetime_of_a_position_is_not_set_by_each_comparison() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.publish_and_settle("a");
+    let stream_ms = lifetime_ms(&server, "s");
+    let subscribe = |bench: &mut Bench<_>, index| {
+        let before = calls(&server, "pexpire");
+        bench.subscribe(index, None);
+        bench.settle();
+        bench.leave(index);
+        calls(&server, "pexpire") - before
+    };
+    let read = |bench: &mut Bench<_>| {
+        let before = calls(&server, "pexpire");
+        bench.read(HistoryQuery::default());
+        calls(&server, "pexpire") - before
+    };
+    assert_eq!((subscribe(&mut bench, 1), read(&mut bench)), (0, 0));
+    let make_old = || server.cli(&["HSET", &format!("test:m:{CHANNEL}"), "y", "1"]);
+    make_old();
+    assert_eq!((subscribe(&mut bench, 2), read(&mut bench)), (1, 0));
+    assert_eq!(subscribe(&mut bench, 3), 0);
+    make_old();
+    assert_eq!((read(&mut bench), read(&mut bench)), (1, 0));
+    assert_eq!(subscribe(&mut bench, 4), 0);
+    assert!(lifetime_ms(&server, "s") <= stream_ms);
+    // A channel without publications.
+    server.cli(&[
+        "DEL",
+        &format!("test:m:{CHANNEL}"),
+        &format!("test:s:{CHANNEL}"),
+    ]);
+    assert_eq!((subscribe(&mut bench, 5), subscribe(&mut bench, 6)), (1, 0));
 }
 
 #[test]
@@ -63,7 +106,8 @@ fn comparisons_of_many_channels_share_commands() {
         "always",
     ]));
     let mut bench = node(&server, 1);
-    for number in 0..200 {
+    // The last comparisons are ordered while two batches are under way.
+    for number in 0..2_000 {
         bench.publish_as(&format!("kept:{number}"), "a", None);
     }
     bench.settle();
@@ -74,10 +118,10 @@ fn comparisons_of_many_channels_share_commands() {
     }
     let (scripts, compared) = (calls(&server, "evalsha"), calls(&server, "hmget"));
     assert!(
-        compared >= 200 && scripts < 50,
+        compared >= 2_000 && scripts < 200,
         "{scripts} scripts for {compared} channels"
     );
-    bench.publish_as("kept:199", "b", None);
+    bench.publish_as("kept:1999", "b", None);
     bench.settle();
     let last = bench.published.last().expect("it is answered");
     assert_eq!(last.position.expect("it is kept").offset, 2);

@@ -4,7 +4,7 @@
 -- ARGV: number of the connection, then for each channel: epoch to use if a new one begins, position ttl, epoch that the node
 --       has seen ('': none), offset and id of the last publication that it has seen, whether to verify these ('1'), epoch that
 --       has ended ('': none), mark (the current time plus the history ttl and the position ttl), slack (by how much the
---       mark may differ from the stored mark before the position ttl is set again), offset after which publications are read
+--       mark may differ from the mark y stored with the position ttl before that is set again), offset after which publications are read
 --       ('': none are read), the maximum number of publications that are read
 local known = redis.call('MGET', KEYS[1], KEYS[2])
 local generation = known[1] or '0'
@@ -12,7 +12,7 @@ local generation = known[1] or '0'
 if known[2] and tonumber(known[2]) > tonumber(ARGV[1]) then return {} end
 
 local function check(meta_key, stream_key, begun, ttl, seen_epoch, seen_offset, seen_id, verify, ended, mark, slack, since, limit)
-  local meta = redis.call('HMGET', meta_key, 'e', 's', 'g', 'i', 'x')
+  local meta = redis.call('HMGET', meta_key, 'e', 's', 'g', 'i', 'y')
   local epoch, top, id = meta[1], meta[2] or '0', meta[4] or ''
   local is_new = not epoch or meta[3] ~= generation or epoch == ended
   local seen = tonumber(seen_offset)
@@ -35,11 +35,14 @@ local function check(meta_key, stream_key, begun, ttl, seen_epoch, seen_offset, 
   if is_new then
     redis.call('DEL', meta_key, stream_key)
     epoch, top, id = begun, '0', ''
-    redis.call('HSET', meta_key, 'e', epoch, 's', top, 'g', generation)
+    redis.call('HSET', meta_key, 'e', epoch, 's', top, 'g', generation, 'y', mark)
   end
   if is_suspect and not is_new then redis.call('HSET', meta_key, 'g', generation) end
-  if is_new or not meta[5] or math.abs(tonumber(mark) - tonumber(meta[5])) > tonumber(slack) then
+  if is_new then
     redis.call('PEXPIRE', meta_key, ttl)
+  elseif not meta[5] or math.abs(tonumber(mark) - tonumber(meta[5])) > tonumber(slack) then
+    redis.call('PEXPIRE', meta_key, ttl)
+    redis.call('HSET', meta_key, 'y', mark)
   end
   local newest = false
   if seen_epoch ~= '' and tonumber(top) > seen then

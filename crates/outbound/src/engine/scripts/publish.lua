@@ -45,7 +45,7 @@ if ARGV[4] == '' then
   if is_keyed then redis.call('SET', KEYS[4], id, 'PX', ARGV[8]) end
   return {'done', '', nodes}
 end
-local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'v', 'w', 'x')
+local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'v', 'w', 'x', 'y')
 local epoch, top = meta[1], tonumber(meta[2] or '0')
 local is_new = not epoch or meta[3] ~= generation
 if ARGV[11] ~= '' and not is_new then
@@ -70,8 +70,9 @@ if is_new then
   epoch, top = ARGV[7], 0
 end
 local offset = string.format('%.0f', top + 1)
-local is_lasting = not is_new and ARGV[14] and meta[6]
-  and math.abs(tonumber(ARGV[14]) - tonumber(meta[6])) <= tonumber(ARGV[15])
+-- x is the mark of the last setting of both lifetimes, y that of the position ttl, which comparisons and reads set alone.
+local function is_near(stored) return stored and math.abs(tonumber(ARGV[14]) - tonumber(stored)) <= tonumber(ARGV[15]) end
+local is_lasting = not is_new and ARGV[14] and is_near(meta[6]) and is_near(meta[7])
 -- Without NOMKSTREAM, an expired stream would be created again without a lifetime.
 local is_added = is_lasting
   and redis.call('XADD', KEYS[2], 'NOMKSTREAM', 'MAXLEN', ARGV[4], offset .. '-0', 'd', ARGV[3])
@@ -87,7 +88,10 @@ end
 if not is_added then
   redis.call('XADD', KEYS[2], 'MAXLEN', ARGV[4], offset .. '-0', 'd', ARGV[3])
   redis.call('PEXPIRE', KEYS[2], ARGV[5])
-  if ARGV[14] then set('x', ARGV[14]) end
+  if ARGV[14] then
+    set('x', ARGV[14])
+    set('y', ARGV[14])
+  end
 end
 redis.call('HSET', KEYS[1], unpack(fields))
 if not is_added then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end

@@ -3,7 +3,7 @@
 -- KEYS: meta, stream, generation. ARGV: epoch to use if a new one begins, position ttl, offset ('': none), limit, direction
 -- (forward, reverse, latest), the current time plus both ttl (the mark), and by how much the mark may differ from the stored
 -- one before the position ttl is set again.
-local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'x')
+local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'y')
 local generation = redis.call('GET', KEYS[3]) or '0'
 local epoch, top = meta[1], meta[2] or '0'
 local is_new = not epoch or meta[3] ~= generation
@@ -14,6 +14,7 @@ if is_new then
 end
 if is_new or not ARGV[6] or not meta[4] or math.abs(tonumber(ARGV[6]) - tonumber(meta[4])) > tonumber(ARGV[7]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  if ARGV[6] then redis.call('HSET', KEYS[1], 'y', ARGV[6]) end
 end
 local list = {}
 if ARGV[4] ~= '0' then
