@@ -29,8 +29,8 @@ BINARIES = {
     "server::attacks": {"place": ALONE},
     "load::timing": {"place": ALONE},
     "server::bench": {"place": ALONE},
-    "server::served": {},
     "load::truth": {"place": ALONE},
+    "server::served": {},
     "server::supervisor": {"cores": 0.5},
     "net::driver": {"cores": 0.5},
     "outbound::http": {"cores": 0.5},
@@ -117,7 +117,8 @@ def autobahn(name, arguments, limit, cores=1.0):
 
 # Tests of clients, pages, SDKs, examples and packages.
 CLIENTS = (
-    Step("browser", "tests/browser/run.sh", 300, needs=READY),
+    # Mostly waits for pages, and takes the longest of these.
+    Step("browser", "tests/browser/run.sh", 300, cores=0.5, needs=READY),
     Step("centrifuge codec", "tests/conformance/centrifuge_codec.sh", 60, needs=READY),
     Step("centrifuge sdk", "tests/conformance/centrifuge_sdk.sh", 180, cores=0.5, needs=READY),
     Step("centrifuge python", "tests/conformance/centrifuge_python.sh", 120, cores=0.5, needs=READY),

@@ -338,15 +338,15 @@ fn a_closed_loop_continues_after_a_timeout() {
         let (address, lost) = serve(|number, _| (number % 20 == 19).then(Vec::new));
         let endpoint = endpoint(&format!("ws://{address}/"), 4);
         let report = report(Plan {
-            timeout_ns: 50_000_000,
-            ..plan(vec![endpoint], echo(inflight, None), 1000)
+            timeout_ns: 200_000_000,
+            ..plan(vec![endpoint], echo(inflight, None), 2000)
         });
         let messages = &report.messages;
         let truth = lost.load(SeqCst);
         assert!(messages.received > 300, "{messages:?}");
         row(
             "echo",
-            "never answers one in twenty (closed loop, time limit 50 ms)",
+            "never answers one in twenty (closed loop, time limit 200 ms)",
             &[
                 ("unanswered", truth, messages.unanswered),
                 ("errors", truth, report.errors.count()),
