@@ -5,9 +5,15 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::effect_names::CALLS;
 use super::frame::FrameLimits;
 use super::head::{EventName, FrameKind, nullable};
-use super::{CALLS, CODEC, VERSION};
+
+/// The version of the protocol that this code implements.
+pub const VERSION: u32 = 1;
+
+/// The name of the encoding of message heads that every worker process supports.
+pub const CODEC: &str = "json";
 
 /// The head of a [`FrameKind::Hello`] frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

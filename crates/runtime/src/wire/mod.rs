@@ -25,13 +25,7 @@ pub use from_worker::{
     WorkerCall, WorkerEffect,
 };
 pub use head::*;
-pub use hello::{AppDescription, HelloHead, RefuseHead, WelcomeHead};
+pub use hello::{AppDescription, CODEC, HelloHead, RefuseHead, VERSION, WelcomeHead};
 pub use outside::Outside;
 pub use quick::{answer_id, encode_message};
 pub use to_worker::{EventConnection, OutgoingEvent, ToWorker, part};
-
-/// The version of the protocol that this code implements.
-pub const VERSION: u32 = 1;
-
-/// The name of the encoding of message heads that every worker process supports.
-pub const CODEC: &str = "json";
