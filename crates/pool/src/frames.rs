@@ -27,6 +27,7 @@ struct Envelope {
     event: Option<Value>,
     /// Of an answer: whether the process accepts no further events. A value that is not a boolean is an error of the event.
     last: Option<Value>,
+    failed: Option<Value>,
 }
 
 impl Envelope {
@@ -37,6 +38,7 @@ impl Envelope {
                 id: Some(id),
                 event: None,
                 last: None,
+                failed: None,
             }),
             None => serde_json::from_slice(head),
         }
@@ -48,8 +50,8 @@ impl Envelope {
 pub(crate) struct ReadOutcome {
     /// Whether the process accepts events from now on.
     pub(crate) is_ready: bool,
-    /// Whether the process accepts no events from now on, because it is about to end.
-    pub(crate) is_leaving: bool,
+    /// Set once the process has announced its end: whether the handler of that event has failed.
+    pub(crate) leaves: Option<bool>,
     /// The frames for each server thread.
     batches: Vec<(Arc<ThreadOutlet>, FrameBatch)>,
 }
@@ -114,13 +116,19 @@ pub(crate) fn handle_frame(
             if in_hand.job.is_some() {
                 pool.figures.add_answer(took);
             }
-            outcome.is_leaving |= envelope.last == Some(Value::Bool(true));
+            let is_last = envelope.last == Some(Value::Bool(true));
+            if is_last {
+                outcome.leaves = Some(envelope.failed.is_some());
+            }
             match (in_hand.name, in_hand.job) {
                 (_, Some(job)) => {
                     outcome.put(process.key, &job.outlet, Some((job.number, id)), read);
                 }
                 (EventName::Start, None) => {
                     own_failure(read, id, EventName::Start)?;
+                    if is_last {
+                        return Err("start: the process has announced its end".to_owned());
+                    }
                     ready(process, outcome, shared);
                 }
                 (_, None) => return Err(String::new()),

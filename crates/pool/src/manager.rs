@@ -148,9 +148,8 @@ impl Manager {
         self.fill(now);
         self.dispatch(now);
         for index in 0..self.processes.len() {
-            if !self.processes[index].flush() {
-                self.ended(index, RestartReason::Failed, String::new(), now);
-            }
+            // If the process has closed the socket, it has ended once its last answers are read.
+            self.processes[index].flush();
             self.processes[index].watch_writes(&self.watch);
         }
         self.shared.announce_mail();
@@ -483,7 +482,7 @@ impl Manager {
 
     /// Handles the announcement of a process that it ends: it gets no further events, and another process is started in
     /// its place.
-    fn leave(&mut self, index: usize, now: Instant) {
+    fn leave(&mut self, index: usize, has_failed: bool, now: Instant) {
         let timeout = self.options.stop_timeout;
         let process = &mut self.processes[index];
         if process.state != PoolProcessState::Ready {
@@ -493,22 +492,21 @@ impl Manager {
         process.state = PoolProcessState::Stopping {
             until: now + timeout,
         };
-        self.lose(index, RestartReason::Failed, now);
+        self.lose(index, RestartReason::Failed);
+        if has_failed && self.processes[index].jobs <= 1 {
+            self.back_off(now);
+        }
     }
 
     /// Records the unexpected end of a process that was ready. A successor that starts already takes its place.
-    fn lose(&mut self, index: usize, reason: RestartReason, now: Instant) {
-        let process = &self.processes[index];
-        let (key, has_failed_soon) = (process.key, process.jobs <= 1);
+    fn lose(&mut self, index: usize, reason: RestartReason) {
+        let key = self.processes[index].key;
         for successor in &mut self.processes {
             if successor.replaces == Some(key) {
                 successor.replaces = None;
             }
         }
         self.figures.add_restart(reason);
-        if has_failed_soon {
-            self.back_off(now);
-        }
     }
 
     /// Handles a process whose socket has ended or has to be closed: its current events fail.
@@ -545,7 +543,7 @@ impl Manager {
         }
         match was_starting {
             true if !is_expected => self.figures.add_restart(RestartReason::Start),
-            false if !is_expected => self.lose(index, reason, now),
+            false if !is_expected => self.lose(index, reason),
             _ => {}
         }
         if was_starting {
@@ -557,7 +555,7 @@ impl Manager {
                     .push(PoolMessage::NotStarted(text.trim_end().to_owned()));
             }
         }
-        if was_starting {
+        if was_starting || (!is_expected && self.processes[index].jobs <= 1) {
             self.back_off(now);
         }
     }
@@ -626,8 +624,8 @@ impl Manager {
                     self.retire(old, now);
                 }
             }
-            if outcome.is_leaving {
-                self.leave(index, now);
+            if let Some(has_failed) = outcome.leaves {
+                self.leave(index, has_failed, now);
             }
             if let Err(why) = result {
                 if !why.is_empty() {

@@ -258,12 +258,16 @@ impl PoolProcess {
         begun.min_by_key(|(since, _)| *since)
     }
 
-    /// Writes as much as the socket accepts. Returns `false` if the socket is broken.
+    /// Writes as much as the socket accepts. If the process has closed the socket, drops the output and returns `false`.
     pub(crate) fn flush(&mut self) -> bool {
         let Some(socket) = &mut self.socket else {
             return true;
         };
-        self.output.write_to(socket).is_ok()
+        let is_open = self.output.write_to(socket).is_ok();
+        if !is_open {
+            self.output.clear();
+        }
+        is_open
     }
 
     /// Reads from the socket once, and calls `frame` with the head and the payload of each frame. After an error

@@ -196,22 +196,33 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
     assert_eq!(socket.text_after("ann left with 1011"), "ann has said 1");
 }
 
-/// The process continues to run for a while after its last answer, as its shutdown functions take long.
+/// A shutdown function that makes the process run for a while after its last answer.
+const SLOW: &str = "register_shutdown_function(fn () => sleep(4))";
+
+/// Starts an application whose processes take long to end. Returns the server and a function that counts processes in a
+/// state.
+fn serve_slow_ends(app: &str, workers: u32) -> (Server, impl Fn(&str) -> f64) {
+    let routes = routes(&format!("workers = {workers}"));
+    let server = Server::serving(USUAL, &routes, &[("app.php", &*program(app))]);
+    let internal = server.internal;
+    let count = move |state: &str| {
+        let state = format!("state=\"{state}\"");
+        Metrics::scrape(internal).sum("veche_app_processes", &["app=\"chat\"", &state])
+    };
+    until("all processes", || count("idle") == f64::from(workers));
+    (server, count)
+}
+
 #[test]
 fn a_process_that_ends_by_exit_gets_no_further_events() {
     if !has_php() {
         return;
     }
-    let slow = "register_shutdown_function(fn () => usleep(1_500_000))";
     for app in [
-        APP.replace("'exit' => exit", &format!("'exit' => {slow} ?? exit")),
-        APP.replace("$app->run();", &format!("{slow};\n$app->run();")),
+        APP.replace("'exit' => exit", &format!("'exit' => {SLOW} ?? exit")),
+        APP.replace("$app->run();", &format!("{SLOW};\n$app->run();")),
     ] {
-        let files = [("app.php", &*program(&app))];
-        let server = Server::serving(USUAL, &routes("workers = 2"), &files);
-        until("both processes", || {
-            metric(&server, "veche_app_processes", "state=\"idle\"") == 2.0
-        });
+        let (server, count) = serve_slow_ends(&app, 2);
         let mut bob = Socket::open(server.public, "/php?user=bob");
         let mut first = Socket::open(server.public, "/php?user=ann");
         first.say("exit");
@@ -224,13 +235,31 @@ fn a_process_that_ends_by_exit_gets_no_further_events() {
             assert_eq!(socket.text(), format!("user{number} has said 1"));
             others.push(socket);
         }
+        until("its successor", || count("idle") == 2.0);
+        assert_eq!(count("stopping"), 1.0);
         let restarts = "veche_app_process_restarts_total";
         assert_eq!(metric(&server, restarts, "reason=\"failed\""), 1.0);
-        until("its end", || {
-            metric(&server, "veche_app_processes", "state=\"stopping\"") == 0.0
-        });
+        until("its end", || count("stopping") == 0.0);
         assert_eq!(metric(&server, restarts, ""), 1.0);
     }
+}
+
+/// Processes that take long to end are not replaced without limit.
+#[test]
+fn there_are_at_most_twice_as_many_processes_as_workers() {
+    if !has_php() {
+        return;
+    }
+    let app = APP.replace("'exit' => exit", &format!("'exit' => {SLOW} ?? exit"));
+    let (server, count) = serve_slow_ends(&app, 1);
+    for ending in 1..=2 {
+        let mut socket = Socket::open(server.public, "/php?user=ann");
+        socket.say("exit");
+        assert_eq!(socket.closed(), 1011);
+        until("its end", || count("stopping") == f64::from(ending));
+    }
+    assert_eq!(count("starting") + count("idle") + count("busy"), 0.0);
+    until("a successor", || count("idle") == 1.0);
 }
 
 #[test]
