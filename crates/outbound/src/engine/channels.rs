@@ -444,6 +444,16 @@ fn published(order: &Publish, reply: Value, stored: &mut u64) -> Option<Publishe
 }
 
 fn found(check: &Check, reply: Value) -> Option<Found> {
+    if let Value::Int(_) = reply {
+        // The channel is as the node has seen it.
+        let (top, id) = check.seen?;
+        return Some(Found {
+            top,
+            id,
+            latest: None,
+            entries: None,
+        });
+    }
     let mut parts = list(reply)?;
     let top = position(&bytes(parts.next()?)?)?;
     let id = parts.next().and_then(bytes);

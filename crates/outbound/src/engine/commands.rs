@@ -256,7 +256,7 @@ impl<C: PortClient> Commands<C> {
             }
             // Probes are taken before the select, which under load would always choose orders.
             if let Ok(channel) = self.probes.try_recv() {
-                self.pending.push_back(C::probe(channel));
+                self.pending.push_front(C::probe(channel));
             }
             tokio::select! {
                 biased;
@@ -275,7 +275,7 @@ impl<C: PortClient> Commands<C> {
     /// Executes batches until none is in flight and none may be sent early. Orders that arrive meanwhile are part of later
     /// batches. A batch is sent before the previous one is answered only if the jobs of both are independent.
     async fn carry_out(&mut self, session: &mut EngineSession) -> Result<(), End> {
-        let first = self.take_batch(|_| true);
+        let first = self.next_batch(|_| true);
         let are_independent = first.iter().all(C::is_independent);
         let mut sent = FuturesOrdered::new();
         sent.push_back(self.send(session, first));
@@ -285,7 +285,7 @@ impl<C: PortClient> Commands<C> {
                 self.pending.push_front(C::probe(channel));
             }
             while are_independent && sent.len() < BATCHES_MAX {
-                let next = self.take_batch(C::is_independent);
+                let next = self.next_batch(C::is_independent);
                 if next.is_empty() {
                     break;
                 }
@@ -309,7 +309,7 @@ impl<C: PortClient> Commands<C> {
 
     /// Removes the jobs of the next batch from the pending ones, up to the first job that `may_join` rejects. All batches
     /// that are executed at the same time have at most the size of one batch of other jobs.
-    fn take_batch(&mut self, may_join: impl Fn(&C::Job) -> bool) -> Vec<C::Job> {
+    fn next_batch(&mut self, may_join: impl Fn(&C::Job) -> bool) -> Vec<C::Job> {
         let share = match self.pending.front().is_some_and(C::is_independent) {
             true => BATCHES_MAX,
             false => 1,
