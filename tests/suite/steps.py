@@ -118,7 +118,7 @@ def autobahn(name, arguments, limit, cores=1.0):
 # Tests of clients, pages, SDKs, examples and packages.
 CLIENTS = (
     # Mostly waits for pages, and takes the longest of these.
-    Step("browser", "tests/browser/run.sh", 300, cores=0.5, needs=READY),
+    Step("browser", "tests/browser/run.sh", 480, cores=0.5, needs=READY),
     Step("centrifuge codec", "tests/conformance/centrifuge_codec.sh", 60, needs=READY),
     Step("centrifuge sdk", "tests/conformance/centrifuge_sdk.sh", 180, cores=0.5, needs=READY),
     Step("centrifuge python", "tests/conformance/centrifuge_python.sh", 120, cores=0.5, needs=READY),
