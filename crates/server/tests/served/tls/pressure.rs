@@ -10,7 +10,11 @@ use crate::support::{Options, call, on_all, until};
 #[test]
 fn a_drain_ends_them_in_good_order() {
     on_all(|setup| {
-        let mut fixture = TlsFixture::start(setup, "", &Options::default());
+        let options = Options {
+            limits: "drain_time = \"20s\"",
+            ..Options::default()
+        };
+        let mut fixture = TlsFixture::start(setup, "", &options);
         let mut clients: Vec<_> = (0..8).map(|_| fixture.open()).collect();
         for client in &mut clients {
             client.upgrade("/echo").expect("it opens");
