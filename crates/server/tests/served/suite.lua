@@ -14,7 +14,7 @@ return function(tests, others)
     end
     if others[name] then return others[name](req) end
     local ok, why = xpcall(tests[name], function(why) return debug.traceback(tostring(why)) end)
-    return ok and 200 or 500, ok and "fine\n" or why
+    return ok and 200 or 500, ok and "fine\n" or tostring(why)
   end
 
   return app

@@ -8,8 +8,10 @@ use crate::support::{Server, Setup, get, now};
 /// Starts a server with the application `script` at `/suite`. The application's option `url` is the
 /// URL of the database for the tests.
 pub(crate) fn serve(setup: Setup, script: &str, url: &str) -> Server {
+    // A test build takes long for a large result.
     let routes = format!(
-        "[[route]]\npath = \"/suite\"\nhandler = \"lua\"\nscript = \"app.lua\"\noptions = {{ url = \"{url}\" }}\n"
+        "[[route]]\npath = \"/suite\"\nhandler = \"lua\"\nscript = \"app.lua\"\ncpu_budget = \"500ms\"\n\
+         options = {{ url = \"{url}\" }}\n"
     );
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &str| fs::read_to_string(here.join(path)).expect("a script");
