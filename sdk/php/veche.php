@@ -7158,11 +7158,9 @@ final class Runner
     private const READ_BYTES = 262144;
     private const FATAL = E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR | E_RECOVERABLE_ERROR;
 
-    /** The runner of this process, if its application runs in a worker. */
+    /** The runner of this process while it runs. */
     private static ?self $current = null;
     private static bool $isWatching = false;
-
-    private bool $hasEnded = false;
 
     /**
      * @param resource $stream
@@ -7188,7 +7186,7 @@ final class Runner
         self::watchEnd();
         self::$current = $this;
         $this->loop();
-        $this->hasEnded = true;
+        self::$current = null;
     }
 
     /**
@@ -7242,10 +7240,8 @@ final class Runner
 
     private function interrupted(): void
     {
-        if (!$this->hasEnded) {
-            $this->engine->fail(self::endOfProcess());
-            @fwrite($this->stream, $this->engine->takeOutput());
-        }
+        $this->engine->fail(self::endOfProcess());
+        @fwrite($this->stream, $this->engine->takeOutput());
     }
 
     private function await(float $until): bool

@@ -22,7 +22,7 @@ use crate::shared::{
     EventJob, PoolMessage, PoolOrder, ProcessKey, Shared, ThreadOutlet, Unanswered, bit,
 };
 use crate::watch::{ReadySources, Watch, WatchSource};
-use crate::wear::{overdue, spent, worn};
+use crate::wear::{event_limit, spent, worn};
 
 /// The target of log lines of applications.
 pub(crate) const LOG: &str = "veche::app";
@@ -264,6 +264,14 @@ impl Manager {
         let is_leaving = self.is_leaving();
         for index in (0..self.processes.len()).rev() {
             let process = &mut self.processes[index];
+            let timeout = self.options.event_timeout;
+            let limit = event_limit(process, timeout).filter(|(until, _)| now >= *until);
+            if let Some((_, name)) = limit {
+                let why = format!("the event {} took longer than {timeout:?}", name.name());
+                process.kill(&mut self.link);
+                self.ended(index, RestartReason::EventTimeout, why, now);
+                continue;
+            }
             match process.state {
                 PoolProcessState::Starting { until } if now >= until => {
                     let timeout = self.options.start_timeout;
@@ -275,15 +283,6 @@ impl Manager {
                 PoolProcessState::Starting { .. } if is_leaving && self.queue.is_empty() => {
                     process.is_asked = true;
                     self.ended(index, RestartReason::Start, String::new(), now);
-                }
-                PoolProcessState::Ready | PoolProcessState::Stopping { .. }
-                    if !process.is_asked
-                        && let Some(name) = overdue(process, self.options.event_timeout, now) =>
-                {
-                    let (name, timeout) = (name.name(), self.options.event_timeout);
-                    let why = format!("the event {name} took longer than {timeout:?}");
-                    process.kill(&mut self.link);
-                    self.ended(index, RestartReason::EventTimeout, why, now);
                 }
                 PoolProcessState::Stopping { until } if now >= until => {
                     process.kill(&mut self.link);
@@ -355,10 +354,7 @@ impl Manager {
         let count = living.filter(|one| one.replaces.is_none()).count();
         let workers = self.options.workers as usize;
         // A process that takes long to end counts as well once there are as many of them as processes that stay.
-        let leaving = self
-            .processes
-            .iter()
-            .filter(|one| one.is_leaving && matches!(one.state, PoolProcessState::Stopping { .. }));
+        let leaving = self.processes.iter().filter(|one| one.is_leaving());
         let leaving = leaving.count().saturating_sub(workers);
         for _ in count + leaving..workers {
             if !self.begin(None, now) {
@@ -488,7 +484,6 @@ impl Manager {
         if process.state != PoolProcessState::Ready {
             return;
         }
-        process.is_leaving = true;
         process.state = PoolProcessState::Stopping {
             until: now + timeout,
         };
@@ -520,7 +515,7 @@ impl Manager {
             _ => now + GRACE,
         };
         let was_starting = matches!(process.state, PoolProcessState::Starting { .. });
-        let is_expected = process.is_asked || process.is_leaving;
+        let is_expected = process.is_asked || process.is_leaving();
         if matches!(process.state, PoolProcessState::Over { .. }) {
             return;
         }
@@ -566,21 +561,15 @@ impl Manager {
         due = due.min(self.queue.due(self.options.queue_timeout).unwrap_or(due));
         due = due.min(self.again_at.filter(|at| *at > now).unwrap_or(due));
         for process in &self.processes {
-            let late = process
-                .oldest()
-                .map(|(since, _)| since + self.options.event_timeout);
-            due = due.min(match process.state {
-                PoolProcessState::Stopping { until } if process.is_leaving => {
-                    late.map_or(until, |late| late.min(until))
-                }
+            let until = match process.state {
                 PoolProcessState::Starting { until }
                 | PoolProcessState::Stopping { until }
-                | PoolProcessState::Over { until } => until,
-                PoolProcessState::Ready => match late {
-                    Some(late) => late,
-                    None => continue,
-                },
-            });
+                | PoolProcessState::Over { until } => Some(until),
+                PoolProcessState::Ready => None,
+            };
+            let limit = event_limit(process, self.options.event_timeout);
+            let times = [until, limit.map(|(until, _)| until)];
+            due = times.into_iter().flatten().fold(due, Instant::min);
         }
         due
     }

@@ -70,8 +70,6 @@ pub(crate) struct PoolProcess {
     pub(crate) worn: Option<RestartReason>,
     /// Whether the process was requested to stop.
     pub(crate) is_asked: bool,
-    /// Whether the process has announced that it ends by itself.
-    pub(crate) is_leaving: bool,
     pub(crate) started: Instant,
     pub(crate) in_hand: BTreeMap<u64, InHand>,
     /// Resident memory in bytes at the last measurement.
@@ -121,7 +119,6 @@ impl PoolProcess {
             replaces: None,
             worn: None,
             is_asked: false,
-            is_leaving: false,
             rss_bytes: 0,
             started: now,
             in_hand: BTreeMap::new(),
@@ -249,6 +246,11 @@ impl PoolProcess {
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let is_idle = self.is_used && self.in_hand.is_empty();
         self.answered.filter(|_| is_idle)
+    }
+
+    /// Returns whether the process has announced that it ends by itself, and has not closed its socket yet.
+    pub(crate) fn is_leaving(&self) -> bool {
+        !self.is_asked && matches!(self.state, PoolProcessState::Stopping { .. })
     }
 
     /// Returns the event that has been handled for the longest time, and its start.

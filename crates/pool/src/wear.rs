@@ -6,12 +6,17 @@ use veche_runtime::wire::EventName;
 
 use crate::figures::RestartReason;
 use crate::options::Options;
-use crate::process::PoolProcess;
+use crate::process::{PoolProcess, PoolProcessState};
 
-/// Returns the event that a process has been handling for longer than the time limit, if any.
-pub(crate) fn overdue(process: &PoolProcess, timeout: Duration, now: Instant) -> Option<EventName> {
-    let (since, name) = process.oldest()?;
-    (now.saturating_duration_since(since) >= timeout).then_some(name)
+/// Returns the event that a process has been handling for the longest time, and when its time limit ends. There is no such
+/// limit for a process that was requested to stop: `stop_timeout` applies.
+pub(crate) fn event_limit(
+    process: &PoolProcess,
+    timeout: Duration,
+) -> Option<(Instant, EventName)> {
+    let is_limited = process.state == PoolProcessState::Ready || process.is_leaving();
+    let (since, name) = process.oldest().filter(|_| is_limited)?;
+    Some((since + timeout, name))
 }
 
 /// Returns `MaxJobs` if the process has to be replaced because of its number of events.

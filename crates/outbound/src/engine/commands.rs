@@ -254,10 +254,6 @@ impl<C: PortClient> Commands<C> {
                 }
                 continue;
             }
-            // Probes are taken before the select, which under load would always choose orders.
-            if let Ok(channel) = self.probes.try_recv() {
-                self.pending.push_front(C::probe(channel));
-            }
             tokio::select! {
                 biased;
                 _ = timer.tick() => {
@@ -275,15 +271,14 @@ impl<C: PortClient> Commands<C> {
     /// Executes batches until none is in flight and none may be sent early. Orders that arrive meanwhile are part of later
     /// batches. A batch is sent before the previous one is answered only if the jobs of both are independent.
     async fn carry_out(&mut self, session: &mut EngineSession) -> Result<(), End> {
+        self.take_probe();
         let first = self.next_batch(|_| true);
         let are_independent = first.iter().all(C::is_independent);
         let mut sent = FuturesOrdered::new();
         sent.push_back(self.send(session, first));
         loop {
-            // A probe is not independent, so it ends the loop once it is the next job.
-            if let Ok(channel) = self.probes.try_recv() {
-                self.pending.push_front(C::probe(channel));
-            }
+            // A probe is not independent, so the loop ends before it is sent.
+            self.take_probe();
             while are_independent && sent.len() < BATCHES_MAX {
                 let next = self.next_batch(C::is_independent);
                 if next.is_empty() {
@@ -304,6 +299,13 @@ impl<C: PortClient> Commands<C> {
                     None => return Err(End::Closed),
                 },
             }
+        }
+    }
+
+    /// Puts a waiting probe before all pending jobs. A `select` would always choose orders under load.
+    fn take_probe(&mut self) {
+        if let Ok(channel) = self.probes.try_recv() {
+            self.pending.push_front(C::probe(channel));
         }
     }
 

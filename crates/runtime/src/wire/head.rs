@@ -617,7 +617,7 @@ pub struct FaultHead<'a> {
     pub code: Option<FaultCode<'a>>,
     /// Whether the call had no effect and may succeed if it is repeated later.
     #[serde(default, deserialize_with = "nullable")]
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub retryable: bool,
 }
 
@@ -630,12 +630,4 @@ pub enum FaultCode<'a> {
     /// A named error code, such as those of Redis.
     #[serde(borrow)]
     Name(Cow<'a, str>),
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde calls this function with a reference"
-)]
-fn is_false(value: &bool) -> bool {
-    !value
 }
