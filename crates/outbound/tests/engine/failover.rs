@@ -78,8 +78,26 @@ impl Group {
         }
     }
 
+    /// Waits until the replica has all that the primary has.
+    ///
+    /// Replication is asynchronous: a write that the primary has acknowledged may be lost with it.
+    fn wait_for_replication(&self) {
+        let begin = Instant::now();
+        let offset_in = |server: &Server, field| {
+            let info = server.cli(&["INFO", "replication"]);
+            let line = info.lines().find_map(|line| line.strip_prefix(field));
+            line.map(|digits| digits.trim().parse().expect("an offset"))
+        };
+        let written: Option<u64> = offset_in(&self.primary, "master_repl_offset:");
+        while offset_in(&self.replica, "slave_repl_offset:") < written {
+            assert!(begin.elapsed() < Duration::from_secs(30), "no replication");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Kills the primary, and waits until the replica serves.
     fn fail_over(&self, bench: &mut Bench<RemoteEngine>) {
+        self.wait_for_replication();
         self.primary.crash();
         let begin = Instant::now();
         while !self.replica.cli(&["ROLE"]).starts_with("master") {
