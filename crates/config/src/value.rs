@@ -369,10 +369,9 @@ impl fmt::Display for DirectiveValue {
                 let shown = without_secrets(toml::Value::Table(table.clone()));
                 write!(f, "{shown}")
             }
-            // Headers sent to every client are not secret.
             Self::Pairs(pairs) => {
                 let pairs = pairs.iter();
-                let pairs = pairs.map(|(name, value)| (name.clone(), value.clone().into()));
+                let pairs = pairs.map(|(name, value)| (name.clone(), masked_text(value).into()));
                 write!(f, "{}", toml::Value::Table(pairs.collect()))
             }
             Self::Certificates(list) => {

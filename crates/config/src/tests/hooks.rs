@@ -155,3 +155,15 @@ fn an_app_decides_on_a_route_that_leads_to_it() {
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].ends_with("waiting: has no effect without a URL"));
 }
+
+#[test]
+fn the_query_of_a_routes_url_is_not_shown() {
+    let config = good(&format!(
+        "{LISTEN}[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n[route.hooks]\nrpc = \"http://127.0.0.1:9/rpc?key=hidden\"\n"
+    ));
+    let shown = config.effective.to_string();
+    assert!(shown.contains("http://127.0.0.1:9/rpc"), "{shown}");
+    for text in [format!("{config:?}"), shown] {
+        assert!(!text.contains("hidden"), "{text}");
+    }
+}
