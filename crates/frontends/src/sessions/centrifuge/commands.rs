@@ -15,7 +15,6 @@ use super::channels::{Permission, may_read, named, publish_permission};
 use super::frame::ReplyFrame;
 use super::hook_requests::HookQuery;
 use super::long_replies::{LongResult, UnfinishedReply};
-use super::pushes::forms;
 use super::{Centrifuge, CommandStatus, PendingTicket, SessionContext, writing};
 use crate::context::hooks::HookKind;
 use crate::context::step::WaitReason;
@@ -113,7 +112,7 @@ impl Centrifuge {
         match self.next_decision(id, HookKind::Rpc, ask, frame, cx) {
             Ok(Some(grant)) => {
                 let data = grant.data.as_ref();
-                let data = data.map(|data| forms::data(data.borrow()));
+                let data = data.map(|data| writing::data(data.borrow()));
                 frame.reply(id, Outcome::Rpc(RpcResult { data }));
                 CommandStatus::Yes
             }
