@@ -55,7 +55,9 @@ impl<E: Engine> Hub<E> {
         }
 
         let hash = self.channels.hash(channel.as_str());
-        let index = self.entry(hash, channel.as_str());
+        let index = self
+            .channels
+            .entry(hash, channel.as_str(), &self.namespaces);
         if self.subscriptions.find(session, index).is_some() {
             return Err(SubscribeError::AlreadySubscribed);
         }
@@ -141,7 +143,7 @@ impl<E: Engine> Hub<E> {
     ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
         let hash = self.channels.hash(&name);
         debug_assert_eq!(
-            self.home(hash, &name),
+            self.channels.home(hash, &name, &self.namespaces),
             self.me,
             "a subscription may only be processed by the worker that owns its channel"
         );
