@@ -52,15 +52,15 @@ pub use fossil::{DELTA_BYTES_MAX, fossil_delta};
 pub use malformed::MalformedMessage;
 pub use publication::{ClientInfo, Publication, StreamPosition};
 pub use push::{Disconnect, Push, PushBody, Refresh, Subscribe, Unsubscribe};
-pub use read::{Commands, DecodeLimits, ENTRIES_MAX};
+pub use read::{Commands, DecodeLimits};
 pub use reply::{
     CommandError, ConnectResult, HistoryResult, Outcome, PresenceResult, PresenceStatsResult,
     RefreshResult, Reply, RpcResult, SubRefreshResult, SubscribeResult,
 };
 pub use request::{
-    ChannelRequest, ClientRequest, Command, ConnectRequest, HistoryRequest, PublishRequest,
-    RefreshRequest, RpcRequest, SecretText, SendRequest, ServerSub, SubRefreshRequest,
-    SubscribeRequest,
+    ChannelRequest, ClientRequest, Command, ConnectRequest, ENTRIES_MAX, HistoryRequest,
+    PublishRequest, RefreshRequest, RpcRequest, SecretText, SendRequest, ServerSub,
+    SubRefreshRequest, SubscribeRequest,
 };
 pub use veche_types::codes::{DisconnectCode, ErrorCode, UnsubscribeCode};
 pub use write::{Element, ReplyWriter};

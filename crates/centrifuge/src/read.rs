@@ -1,16 +1,13 @@
 //! Decoding of commands. A transport message or request body contains any number of them, which are independent of each
 //! other. [`json`] and [`protobuf`] define the formats.
 
-mod command_builder;
 pub(crate) mod filter;
 pub(crate) mod json;
 pub(crate) mod protobuf;
 mod wire;
 
-pub use command_builder::ENTRIES_MAX;
-
+use crate::request::CommandBuilder;
 use crate::{ClientRequest, Command, ConnectRequest, EmulationBody, Encoding, MalformedMessage};
-use command_builder::CommandBuilder;
 
 /// Limits on one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! The channels known to this worker, by name: those that have their home here, those that have
-//! subscribers here, or both.
+//! subscribers here, or both; and the home of each name.
 //!
 //! One entry serves both roles, so a user whose connection and home are on this worker takes one
 //! entry, and a publication to that user needs one lookup.
@@ -11,10 +11,10 @@ use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 use hashbrown::HashTable;
 
-use crate::WorkerId;
 use crate::queue::SweepQueue;
 use crate::small_list::{SmallList, reserve_one};
 use crate::subscription::NONE;
+use crate::{ChannelName, NameError, Namespaces, WorkerId};
 
 /// The number of subscribers of a channel on another worker.
 #[derive(Clone, Copy, Debug)]
@@ -165,29 +165,98 @@ impl Channel {
     }
 }
 
+/// Hashes the names of channels and determines their homes.
+#[derive(Debug)]
+pub struct Homes {
+    seed: u64,
+    shared_seed: SharedSeed,
+    workers: u16,
+}
+
+impl Homes {
+    /// `seed` and `workers` must be those passed to [`Hub::new`](crate::Hub::new).
+    #[must_use]
+    pub fn new(seed: u64, workers: u16) -> Self {
+        Self {
+            seed,
+            // The shared seed determines the multiplier of the hash. Peers must know neither of the two seeds: with a
+            // known multiplier some names collide under every seed.
+            shared_seed: SharedSeed::from_u64(seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15),
+            workers,
+        }
+    }
+
+    /// Returns the home of a user's personal channel.
+    ///
+    /// # Errors
+    /// The name is not a valid user name.
+    pub fn of_user(&self, user: &str) -> Result<WorkerId, NameError> {
+        let mut buffer = String::new();
+        let name = ChannelName::of_user(user, &mut buffer)?;
+        Ok(self.of_hash(self.hash(name.as_str())))
+    }
+
+    fn hash(&self, name: &str) -> u64 {
+        let mut hasher = FoldHasher::with_seed(self.seed, &self.shared_seed);
+        hasher.write(name.as_bytes());
+        hasher.finish()
+    }
+
+    /// Returns the worker for a hash. Scales the hash instead of dividing it, and uses its middle bits, because the
+    /// name table uses the bits at both ends.
+    #[inline]
+    fn of_hash(&self, hash: u64) -> WorkerId {
+        let bits = u64::from((hash >> 24) as u32);
+        WorkerId(((bits * u64::from(self.workers)) >> 32) as u16)
+    }
+}
+
 /// The channel entries by index, and their indices by name. Indices of removed entries are reused.
 pub(crate) struct Channels {
+    me: WorkerId,
+    homes: Homes,
     entries: Vec<Option<Channel>>,
     free: Vec<u32>,
     names: HashTable<u32>,
-    seed: u64,
-    shared_seed: SharedSeed,
 }
 
 impl Channels {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(me: WorkerId, homes: Homes) -> Self {
         Self {
+            me,
+            homes,
             entries: Vec::new(),
             free: Vec::new(),
             names: HashTable::new(),
-            seed,
-            shared_seed: shared(seed),
         }
     }
 
     /// Returns the hash of a name. The name table and the choice of the home both use it.
     pub(crate) fn hash(&self, name: &str) -> u64 {
-        hash(self.seed, &self.shared_seed, name)
+        self.homes.hash(name)
+    }
+
+    /// Returns the worker that orders the publications of a channel.
+    #[inline]
+    pub(crate) fn home(&self, hash: u64, name: &str, namespaces: &Namespaces) -> WorkerId {
+        let hash = match namespaces.wildcards().channel_for(name) {
+            None => hash,
+            // All channels that a wildcard channel covers must have the same home.
+            Some(wildcard) => self.hash(wildcard),
+        };
+        self.homes.of_hash(hash)
+    }
+
+    /// Returns the index of the channel's entry, and creates the entry if there is none.
+    pub(crate) fn entry(&mut self, hash: u64, name: &str, namespaces: &Namespaces) -> u32 {
+        if let Some(index) = self.find(hash, name) {
+            return index;
+        }
+        let home = match self.home(hash, name, namespaces) {
+            home if home == self.me => Home::LOCAL,
+            home => Home::remote(home),
+        };
+        self.insert(hash, Arc::from(name), home)
     }
 
     pub(crate) fn find(&self, hash: u64, name: &str) -> Option<u32> {
@@ -218,17 +287,16 @@ impl Channels {
             }
         };
         let Self {
+            homes,
             entries,
             names,
-            seed,
-            shared_seed,
             ..
         } = self;
         names.insert_unique(hash, index, |index| {
             let channel = entries[*index as usize]
                 .as_ref()
                 .expect("named channels exist");
-            self::hash(*seed, shared_seed, &channel.name)
+            homes.hash(&channel.name)
         });
         index
     }
@@ -275,14 +343,26 @@ impl std::ops::IndexMut<u32> for Channels {
     }
 }
 
-/// Derives the shared seed of the hash, which determines its multiplier, from `seed`. Peers must know neither of them:
-/// with a known multiplier some names collide under every seed.
-pub(crate) fn shared(seed: u64) -> SharedSeed {
-    SharedSeed::from_u64(seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Hub, Options};
 
-pub(crate) fn hash(seed: u64, shared_seed: &SharedSeed, name: &str) -> u64 {
-    let mut hasher = FoldHasher::with_seed(seed, shared_seed);
-    hasher.write(name.as_bytes());
-    hasher.finish()
+    #[test]
+    fn hubs_agree() {
+        let (seed, workers) = (0x5eed, 7);
+        let hub = Hub::new(WorkerId(0), workers, seed, Options::default());
+        let homes = Homes::new(seed, workers);
+        let mut found = std::collections::HashSet::new();
+        for number in 0..200 {
+            let user = format!("user{number}");
+            let mut buffer = String::new();
+            let name = ChannelName::of_user(&user, &mut buffer).expect("a name");
+            let home = homes.of_user(&user).expect("a name");
+            assert_eq!(home, hub.home_of(name), "{user}");
+            found.insert(home);
+        }
+        assert_eq!(found.len(), usize::from(workers));
+        assert!(homes.of_user("").is_err());
+    }
 }

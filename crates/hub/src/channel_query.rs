@@ -17,7 +17,7 @@ impl<E: Engine> Hub<E> {
         outlet: &mut impl Outlet,
     ) -> RequestOutcome<HubReply> {
         let hash = self.channels.hash(channel.as_str());
-        let home = self.home(hash, channel.as_str());
+        let home = self.channels.home(hash, channel.as_str(), &self.namespaces);
         if home == self.me {
             let origin = Origin {
                 from: home,

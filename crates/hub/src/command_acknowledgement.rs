@@ -56,7 +56,8 @@ impl<E: Engine> Hub<E> {
         match AffectedHomes::of(instruction) {
             AffectedHomes::NoHomes => self.command_acknowledged(caller, outlet),
             AffectedHomes::Channel(channel) => {
-                let home = self.home(self.channels.hash(channel), channel);
+                let hash = self.channels.hash(channel);
+                let home = self.channels.home(hash, channel, &self.namespaces);
                 self.acknowledge_at(home, caller, outlet);
             }
             AffectedHomes::AllHomes => {

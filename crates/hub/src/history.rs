@@ -122,7 +122,7 @@ impl<E: Engine> Hub<E> {
         let history = history.ok_or(HistoryError::Off)?;
         let hash = self.channels.hash(channel);
         // A stream is started if there is none. Any initial position is as good as another.
-        let index = self.entry(hash, channel);
+        let index = self.channels.entry(hash, channel, &self.namespaces);
         Ok((index, self.open_stream(index), history))
     }
 

@@ -1,17 +1,17 @@
 //! The hub's state and the dispatch of messages. Start reading here.
 //!
-//! Subscribing is in `membership.rs`, publishing in `publish.rs`, publications that wait for credit in `stalled.rs`,
-//! fan-out in `sweep.rs`. The interface to the store is `engine.rs`; the engine's reports are handled in `reports.rs`
-//! and `feed_queue.rs`, and subscriptions that wait for the engine in `pending_joins.rs`. The in-memory engine is
-//! `memory.rs`, publications waiting for the disk are in `log.rs`, publishers' shares of the budgets in `accounts.rs`.
-//! History requests are in `history.rs`, presence in `presence.rs`, joins and leaves for subscribers in
-//! `join_leave_queue.rs`, queries to homes in `channel_query.rs`, user commands in `user.rs`, and their completion in
-//! `command_acknowledgement.rs`.
+//! Channels and their homes are in `channel.rs`, subscribing in `membership.rs`, publishing in `publish.rs`,
+//! publications that wait for credit in `stalled.rs`, fan-out in `sweep.rs`. The interface to the store is `engine.rs`;
+//! the engine's reports are handled in `reports.rs` and `feed_queue.rs`, and subscriptions that wait for the engine in
+//! `pending_joins.rs`. The in-memory engine is `memory.rs`, publications waiting for the disk are in `log.rs`,
+//! publishers' shares of the budgets in `accounts.rs`. History requests are in `history.rs`, presence in `presence.rs`,
+//! joins and leaves for subscribers in `join_leave_queue.rs`, queries to homes in `channel_query.rs`, user commands in
+//! `user.rs`, and their completion in `command_acknowledgement.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::channel::{Channels, Home};
+use crate::channel::Channels;
 use crate::channel_events::ChannelEvents;
 use crate::channel_members::Presence;
 use crate::engine::EngineReply;
@@ -28,8 +28,8 @@ use crate::stalled::Stalled;
 use crate::subscription::Subscriptions;
 use crate::user::LastSeen;
 use crate::{
-    Caller, ChannelName, Encodings, Engine, HubMessage, HubReply, Namespaces, NodeEngine, Now,
-    Options, Outlet, WorkerId, homes,
+    Caller, ChannelName, Encodings, Engine, Homes, HubMessage, HubReply, Namespaces, NodeEngine,
+    Now, Options, Outlet, WorkerId,
 };
 
 /// The hub of one worker, with the [engine](crate::engine) for the channels whose home is this worker.
@@ -160,7 +160,7 @@ impl<E: Engine> Hub<E> {
             me,
             workers,
             options,
-            channels: Channels::new(seed),
+            channels: Channels::new(me, Homes::new(seed, workers)),
             subscriptions: Subscriptions::new(),
             queued_channels: VecDeque::new(),
             stalled: Stalled::new(workers),
@@ -353,28 +353,8 @@ impl<E: Engine> Hub<E> {
 
     /// Returns the worker that orders a channel's publications. All hubs with the same seed return the same worker.
     pub fn home_of(&self, channel: ChannelName<'_>) -> WorkerId {
-        self.home(self.channels.hash(channel.as_str()), channel.as_str())
-    }
-
-    pub(crate) fn home(&self, hash: u64, name: &str) -> WorkerId {
-        let hash = match self.wildcard_of(name) {
-            None => hash,
-            // All channels that a wildcard channel covers must have the same home.
-            Some(wildcard) => self.channels.hash(wildcard),
-        };
-        homes::scale(hash, self.workers)
-    }
-
-    /// Returns the index of the channel's entry, and creates the entry if there is none.
-    pub(crate) fn entry(&mut self, hash: u64, name: &str) -> u32 {
-        if let Some(index) = self.channels.find(hash, name) {
-            return index;
-        }
-        let home = match self.home(hash, name) {
-            home if home == self.me => Home::LOCAL,
-            home => Home::remote(home),
-        };
-        self.channels.insert(hash, Arc::from(name), home)
+        let hash = self.channels.hash(channel.as_str());
+        self.channels.home(hash, channel.as_str(), &self.namespaces)
     }
 
     pub(crate) fn find(&self, channel: &str) -> Option<u32> {

@@ -145,7 +145,8 @@ impl<E: Engine> Hub<E> {
             return found;
         }
         let name = Arc::clone(name);
-        Some(self.entry(self.channels.hash(&name), &name))
+        let hash = self.channels.hash(&name);
+        Some(self.channels.entry(hash, &name, &self.namespaces))
     }
 
     fn send_join_leave(

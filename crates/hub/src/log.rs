@@ -70,7 +70,8 @@ impl Hub {
             }
             return Ok(false);
         };
-        let index = self.entry(self.channels.hash(&channel), &channel);
+        let hash = self.channels.hash(&channel);
+        let index = self.channels.entry(hash, &channel, &self.namespaces);
         if self.channels[index].home.stream().is_some() {
             debug_assert!(false, "a channel can't have more than one stream");
             return Ok(false);

@@ -2,12 +2,15 @@
 //!
 //! A subscription belongs to its session's worker and is counted by the channel's home. If the home is another worker,
 //! the subscription is *pending* until the home has replied, and only then enters the list of receivers. So it gets
-//! exactly the publications that are ordered after the home has counted it.
+//! exactly the publications that are ordered after the home has counted it. Subscriptions that the home can't count
+//! yet, because the engine has not replied, are in `pending_joins.rs`.
 
 use std::sync::Arc;
 
 use crate::channel::{Channel, Home};
-use crate::engine::EngineReply;
+use crate::engine::{EngineReply, ReadStart, StoredChannel};
+use crate::namespace::RecoveryMode;
+use crate::pending_joins::{ChannelJoins, Following};
 use crate::subscription::{SLOTS_MAX, SessionState};
 use crate::{
     ChannelName, ClientInfo, ConnectionId, Engine, Hub, HubMessage, HubReply, Outlet, Registration,
@@ -55,7 +58,9 @@ impl<E: Engine> Hub<E> {
         }
 
         let hash = self.channels.hash(channel.as_str());
-        let index = self.entry(hash, channel.as_str());
+        let index = self
+            .channels
+            .entry(hash, channel.as_str(), &self.namespaces);
         if self.subscriptions.find(session, index).is_some() {
             return Err(SubscribeError::AlreadySubscribed);
         }
@@ -141,7 +146,7 @@ impl<E: Engine> Hub<E> {
     ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
         let hash = self.channels.hash(&name);
         debug_assert_eq!(
-            self.home(hash, &name),
+            self.channels.home(hash, &name, &self.namespaces),
             self.me,
             "a subscription may only be processed by the worker that owns its channel"
         );
@@ -158,6 +163,64 @@ impl<E: Engine> Hub<E> {
             self.evict_over_budget();
         }
         EngineReply::Ready(joined)
+    }
+
+    /// At the channel's home: returns the state that a new subscriber joins, before the subscriber is counted; `None`
+    /// without history. With [`EngineReply::Deferred`] the caller must [queue](Self::add_pending_subscriber) the
+    /// subscriber.
+    pub(crate) fn join(
+        &mut self,
+        index: u32,
+        subscribe_options: &SubscribeOptions,
+    ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
+        let history = self.namespaces.of(&self.channels[index].name).history;
+        let slot = history.is_some().then(|| self.open_stream(index));
+        let first_read = history.map_or(ReadStart::TopOnly, |history| {
+            read_start(subscribe_options, history.recovery)
+        });
+        if !self.follows(index, slot, first_read) {
+            return EngineReply::Deferred;
+        }
+        let (Some(history), Some(slot)) = (history, slot) else {
+            return EngineReply::Ready(None);
+        };
+        let kept = StoredChannel {
+            name: &self.channels[index].name,
+            slot,
+            history: &history,
+            now_ms: self.expiry_clock_ms(),
+        };
+        let EngineReply::Ready(joined) = self.engine.join(kept, subscribe_options) else {
+            let pending = self.joins.entry(index);
+            pending.or_insert_with(|| ChannelJoins::new(Following::Done));
+            return EngineReply::Deferred;
+        };
+        if self.engine.is_empty(slot) {
+            self.record_empty(index);
+        }
+        EngineReply::Ready(Some(Box::new(joined)))
+    }
+
+    /// At the channel's home: returns whether the engine follows the channel. If it does not, asks
+    /// the engine to follow it; `first_read` is what the subscriber will read.
+    #[inline]
+    fn follows(&mut self, index: u32, slot: Option<u32>, first_read: ReadStart) -> bool {
+        if !self.joins.is_empty() {
+            return self.follows_pending(index, slot, first_read);
+        }
+        let channel = &self.channels[index];
+        if channel.total_subscribers() > 0 {
+            return true;
+        }
+        let is_done = matches!(
+            self.engine.follow(&channel.name, slot, first_read),
+            EngineReply::Ready(())
+        );
+        if !is_done {
+            self.joins
+                .insert(index, ChannelJoins::new(Following::Begun));
+        }
+        is_done
     }
 
     /// At the channel's home: counts one more subscriber on another worker.
@@ -317,6 +380,23 @@ impl<E: Engine> Hub<E> {
         if is_personal(channel) {
             self.users -= 1;
             self.last_seen.note(&channel.name, self.now.wall_ms);
+        }
+    }
+}
+
+/// Returns how far back the read for a subscriber with these options should reach.
+pub(crate) fn read_start(
+    subscribe_options: &SubscribeOptions,
+    recovery: RecoveryMode,
+) -> ReadStart {
+    match (&subscribe_options.since, recovery) {
+        (None, _) => ReadStart::TopOnly,
+        // The latest publication must be read, because the subscriber receives it unless the
+        // subscriber's position shows that it has this publication.
+        (Some(_), RecoveryMode::Latest) => ReadStart::Since(0),
+        (Some(since), RecoveryMode::Missed) => {
+            let offsets = since.iter().map(|since| since.offset);
+            offsets.min().map_or(ReadStart::TopOnly, ReadStart::Since)
         }
     }
 }

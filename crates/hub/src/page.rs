@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::records::{StreamExcerpt, StreamRecord};
-use crate::{FeedEvent, Position, Publication, Since};
+use crate::records::StreamExcerpt;
+use crate::{Position, Publication, Since};
 
 /// Default maximum size of a page in bytes of publications. A page with a single publication may be larger.
 const PAGE_BYTES_MAX: usize = 8 << 20;
@@ -119,17 +119,5 @@ impl HistoryPage {
     /// Iterates over all publications in the requested order.
     pub fn iter(&self) -> impl Iterator<Item = Publication> {
         self.publications(0..self.len())
-    }
-}
-
-impl StreamRecord {
-    pub(crate) fn publication(&self, position: Position) -> Publication {
-        Publication {
-            payload: self.payload.clone(),
-            position: Some(position),
-            at_ms: self.at_ms,
-            event: FeedEvent::Published,
-            info: self.info.clone(),
-        }
     }
 }

@@ -10,11 +10,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::{
-    EngineReply, EngineReport, FeedItem, HistoryRead, HistorySegment, ReadStart, StoredChannel,
-};
+use crate::engine::{EngineReply, EngineReport, FeedItem, HistoryRead, HistorySegment, ReadStart};
 use crate::feed_queue::FeedQueue;
-use crate::namespace::RecoveryMode;
+use crate::membership::read_start;
 use crate::{
     ConnectionId, Engine, Hub, HubMessage, HubReply, Outlet, Publication, RECOVERED_MAX, Recovered,
     Registration, Since, SubscribeOptions, SubscribeOutcome, Ticket, WorkerId,
@@ -44,8 +42,9 @@ pub(crate) struct ChannelJoins {
     is_truncated: bool,
 }
 
+/// Whether the engine follows a channel with pending subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Following {
+pub(crate) enum Following {
     Begun,
     Done,
     Refused,
@@ -85,22 +84,8 @@ impl PendingSubscriber {
     }
 }
 
-/// Returns how far back the read for a subscriber with these options should reach.
-fn read_start(subscribe_options: &SubscribeOptions, recovery: RecoveryMode) -> ReadStart {
-    match (&subscribe_options.since, recovery) {
-        (None, _) => ReadStart::TopOnly,
-        // The latest publication must be read, because the subscriber receives it unless the
-        // subscriber's position shows that it has this publication.
-        (Some(_), RecoveryMode::Latest) => ReadStart::Since(0),
-        (Some(since), RecoveryMode::Missed) => {
-            let offsets = since.iter().map(|since| since.offset);
-            offsets.min().map_or(ReadStart::TopOnly, ReadStart::Since)
-        }
-    }
-}
-
 impl ChannelJoins {
-    fn new(following: Following) -> Self {
+    pub(crate) fn new(following: Following) -> Self {
         Self {
             following,
             subscribers: Vec::new(),
@@ -132,67 +117,14 @@ impl ChannelJoins {
 }
 
 impl<E: Engine> Hub<E> {
-    /// At the channel's home: returns the state that a new subscriber joins, before the subscriber is counted; `None`
-    /// without history. With [`EngineReply::Deferred`] the caller must [queue](Self::add_pending_subscriber) the
-    /// subscriber.
-    pub(crate) fn join(
-        &mut self,
-        index: u32,
-        subscribe_options: &SubscribeOptions,
-    ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
-        let history = self.namespaces.of(&self.channels[index].name).history;
-        let slot = history.is_some().then(|| self.open_stream(index));
-        let first_read = history.map_or(ReadStart::TopOnly, |history| {
-            read_start(subscribe_options, history.recovery)
-        });
-        if !self.follows(index, slot, first_read) {
-            return EngineReply::Deferred;
-        }
-        let (Some(history), Some(slot)) = (history, slot) else {
-            return EngineReply::Ready(None);
-        };
-        let kept = StoredChannel {
-            name: &self.channels[index].name,
-            slot,
-            history: &history,
-            now_ms: self.expiry_clock_ms(),
-        };
-        let EngineReply::Ready(joined) = self.engine.join(kept, subscribe_options) else {
-            let pending = self.joins.entry(index);
-            pending.or_insert_with(|| ChannelJoins::new(Following::Done));
-            return EngineReply::Deferred;
-        };
-        if self.engine.is_empty(slot) {
-            self.record_empty(index);
-        }
-        EngineReply::Ready(Some(Box::new(joined)))
-    }
-
-    /// At the channel's home: returns whether the engine follows the channel. If it does not, asks
-    /// the engine to follow it; `first_read` is what the subscriber will read.
-    #[inline]
-    fn follows(&mut self, index: u32, slot: Option<u32>, first_read: ReadStart) -> bool {
-        if !self.joins.is_empty() {
-            return self.follows_pending(index, slot, first_read);
-        }
-        let channel = &self.channels[index];
-        if channel.total_subscribers() > 0 {
-            return true;
-        }
-        let is_done = matches!(
-            self.engine.follow(&channel.name, slot, first_read),
-            EngineReply::Ready(())
-        );
-        if !is_done {
-            self.joins
-                .insert(index, ChannelJoins::new(Following::Begun));
-        }
-        is_done
-    }
-
     /// At the channel's home: does the same as [`follows`](Self::follows) while there are pending subscriptions.
     #[inline(never)]
-    fn follows_pending(&mut self, index: u32, slot: Option<u32>, first_read: ReadStart) -> bool {
+    pub(crate) fn follows_pending(
+        &mut self,
+        index: u32,
+        slot: Option<u32>,
+        first_read: ReadStart,
+    ) -> bool {
         let channel = &self.channels[index];
         match self.joins.get(&index).map(|pending| pending.following) {
             None if channel.total_subscribers() > 0 => return true,

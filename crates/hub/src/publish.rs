@@ -50,7 +50,7 @@ impl<E: Engine> Hub<E> {
         outlet: &mut impl Outlet,
     ) -> Result<RequestOutcome<PublishOutcome>, NoCredit> {
         let hash = self.channels.hash(channel.as_str());
-        let home = self.home(hash, channel.as_str());
+        let home = self.channels.home(hash, channel.as_str(), &self.namespaces);
         if home != self.me {
             if !outlet.has_credit(home, HubMessageClass::Publish)
                 || self.must_wait_for_log(home, channel)
@@ -140,7 +140,7 @@ impl<E: Engine> Hub<E> {
         if !has_key && self.namespaces.of(name).history.is_none() && !has_receivers() {
             return None;
         }
-        Some(self.entry(hash, name))
+        Some(self.channels.entry(hash, name, &self.namespaces))
     }
 
     /// At the channel's home: returns the reason why a publication to this channel has to wait, if any. `is_passing` is

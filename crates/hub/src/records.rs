@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::{Payload, PublicationInfo};
+use crate::{FeedEvent, Payload, Position, Publication, PublicationInfo};
 
 /// Number of publications in a block.
 pub(crate) const BLOCK_RECORDS: usize = 64;
@@ -30,6 +30,17 @@ impl StreamRecord {
     pub(crate) fn bytes(&self) -> usize {
         let info = self.info.as_ref().map_or(0, |info| info.bytes());
         RECORD_BYTES + self.payload.bytes.len() + info
+    }
+
+    /// Returns the publication at this position, which shares the memory of the record's payload.
+    pub(crate) fn publication(&self, position: Position) -> Publication {
+        Publication {
+            payload: self.payload.clone(),
+            position: Some(position),
+            at_ms: self.at_ms,
+            event: FeedEvent::Published,
+            info: self.info.clone(),
+        }
     }
 }
 

@@ -249,7 +249,8 @@ impl<E: Engine> Hub<E> {
                     return;
                 }
                 // The engines of all workers report the ended lease, but only the channel's home announces the leave.
-                if self.home(self.channels.hash(&channel), &channel) == self.me {
+                let hash = self.channels.hash(&channel);
+                if self.channels.home(hash, &channel, &self.namespaces) == self.me {
                     self.announce_member(&channel, FeedEvent::Left, &client);
                 }
                 return;

@@ -58,7 +58,7 @@ impl<E: Engine> Hub<E> {
         let name = ChannelName::of_user(user, &mut buffer)?;
         let instruction = Arc::new(instruction);
         let hash = self.channels.hash(name.as_str());
-        let home = self.home(hash, name.as_str());
+        let home = self.channels.home(hash, name.as_str(), &self.namespaces);
         if home == self.me {
             let caller = from.map(|(session, ticket)| Caller {
                 worker: home,

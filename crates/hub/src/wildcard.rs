@@ -12,7 +12,7 @@ use crate::payload::OrderedPublication;
 use crate::{Audience, Engine, FeedEvent, Hub, Outlet, PublicationInfo};
 
 impl<E: Engine> Hub<E> {
-    pub(crate) fn wildcard_of(&self, channel: &str) -> Option<&str> {
+    fn wildcard_of(&self, channel: &str) -> Option<&str> {
         self.namespaces.wildcards().channel_for(channel)
     }
 

@@ -7,7 +7,6 @@
 //!
 //! The crate does not interpret messages except for their [`Class`].
 
-mod lane;
 mod mailbox;
 #[cfg(all(test, feature = "model"))]
 mod model_tests;
@@ -15,6 +14,5 @@ mod sync;
 mod wake;
 mod wake_flag;
 
-pub use lane::Class;
-pub use mailbox::{Full, Mailbox, Options};
+pub use mailbox::{Class, Full, Mailbox, Options};
 pub use wake::Wake;

@@ -7,8 +7,8 @@
 //!
 //! The back end passes bytes to the sink without interpreting them.
 
-mod receive;
-mod send;
+mod lifecycle;
+mod queued;
 
 use std::io;
 use std::mem;
@@ -22,7 +22,7 @@ use crate::accept::AcceptBackEnd;
 use crate::base::{DriverBase, SocketBackEnd};
 use crate::sys::epoll::{Event as Ready, EventFlags, Poller};
 use crate::sys::socket;
-use crate::transport::TransportState;
+use crate::transport::{Fin, TransportState};
 use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Waker,
 };
@@ -32,6 +32,8 @@ use crate::{
 const REGISTERED: u8 = 1;
 const INPUT: u8 = 2;
 const OUTPUT: u8 = 4;
+
+const READABLE: EventFlags = EventFlags::IN.union(EventFlags::ERR).union(EventFlags::HUP);
 
 /// Maximum number of queues kept for slow readers.
 const SPARE_QUEUES_MAX: usize = 64;
@@ -153,6 +155,45 @@ impl Epoll {
             self.accept(ListenerId(id.index), sink);
         }
     }
+
+    #[inline]
+    fn transport_ready(
+        &mut self,
+        id: ConnectionId,
+        flags: EventFlags,
+        bytes: &mut [u8],
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
+    ) {
+        // An earlier event of the batch may have closed the transport.
+        let Some(transport) = self.base.transports.live(id) else {
+            return;
+        };
+        if transport.state == TransportState::Connecting {
+            return self.connect_ready(id, sink);
+        }
+        if flags.intersects(READABLE) {
+            if transport.paused || transport.ended {
+                self.unreadable_ready(id, flags);
+            } else {
+                let socket = transport
+                    .socket
+                    .as_ref()
+                    .expect("a transport in use must have a socket");
+                match socket::receive(socket, bytes) {
+                    Ok(0) => self.peer_ended(id, sink),
+                    Ok(count) => {
+                        let bytes = &mut bytes[..count];
+                        sink(self, DriverEvent::Received { id, bytes });
+                    }
+                    Err(Errno::AGAIN | Errno::INTR) => {}
+                    Err(errno) => self.end(id, errno.into()),
+                }
+            }
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.writable(id);
+        }
+    }
 }
 
 impl SocketBackEnd for Epoll {
@@ -208,7 +249,33 @@ impl Driver for Epoll {
 
     #[inline]
     fn send(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer> {
-        self.send_buffer(id, buffer, more)
+        let Some(transport) = self.base.transports.live(id) else {
+            return Some(buffer);
+        };
+        if transport.fin != Fin::None {
+            return Some(buffer);
+        }
+        if more || transport.queue.is_some() || transport.state != TransportState::Open {
+            return self.send_queued(id, buffer, more);
+        }
+        if buffer.is_empty() {
+            return Some(buffer);
+        }
+        let socket = transport
+            .socket
+            .as_ref()
+            .expect("a transport in use must have a socket");
+        let sent = match socket::send_one(socket, buffer.as_slice()) {
+            Ok(count) if count == buffer.len() => return Some(buffer),
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(errno) => {
+                self.end(id, errno.into());
+                return Some(buffer);
+            }
+        };
+        self.send_rest(id, buffer, sent);
+        None
     }
 
     fn unsent(&self, id: ConnectionId) -> usize {

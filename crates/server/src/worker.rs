@@ -2,7 +2,8 @@
 //! [worker](veche_worker::Worker).
 //!
 //! This is glue around the object that defines the order of a turn: it passes on driver events and executes requests.
-//! It decides only about transports: accepting, the PROXY protocol, TLS, and system calls. It never blocks.
+//! Events come in one by one; the turn's output leaves at its end. The glue decides only about transports: accepting,
+//! the PROXY protocol, TLS, and system calls. It never blocks.
 
 mod accepting;
 mod access_log;
@@ -28,12 +29,14 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, error};
 use veche_apps::AppHosts;
-use veche_frontends::Context;
 use veche_frontends::access_log_buffer::SlowEventKind;
-use veche_mailbox::Mailbox;
-use veche_net::{CloseReason, ConnectionId, Driver, DriverEvent};
+use veche_frontends::{Context, TransportEnd};
+use veche_mailbox::{Class, Full, Mailbox};
+use veche_net::{Buffer, CloseReason, ConnectionId, Driver, DriverEvent};
 use veche_supervisor::pulse::{TurnStep, WorkerPulse};
-use veche_worker::{AcceptPolicy, TurnLimits, TurnState};
+use veche_worker::{
+    AcceptPolicy, OutgoingMail, PendingWrite, TransportCommand, TurnLimits, TurnState,
+};
 
 use crate::process_state::ProcessState;
 use crate::tls_listeners::TlsAcceptors;
@@ -354,5 +357,125 @@ impl<A: WorkerApps> WorkerState<A> {
         self.worker.end_turn();
         self.order_engine();
         self.command_transports(driver);
+    }
+
+    /// Receives the messages of other workers and of the control thread.
+    fn receive_messages<D: Driver>(&mut self, driver: &mut D) {
+        self.count_unfinished();
+        while self.worker.wants_message()
+            && let Some((from, message)) = self.mailbox.pop()
+        {
+            match message {
+                WorkerMail::Worker(message) => self.worker.handle_message(from, message),
+                WorkerMail::Reload(site, outbox_bytes_max, app_set) => {
+                    self.begin_access_log();
+                    self.worker
+                        .with_apps(|here, shared| here.reload(&app_set, shared));
+                    self.worker.set_config(site, outbox_bytes_max);
+                }
+                WorkerMail::Acceptors(acceptors) => self.acceptors = acceptors,
+                WorkerMail::StartServices => {
+                    self.worker.with_apps(|here, _| here.start_services());
+                }
+                WorkerMail::Drain(within_ms, shutdown_reason) => {
+                    self.start_draining(driver, within_ms, shutdown_reason)
+                }
+                WorkerMail::CutOff => self.worker.handle_drain_over(),
+                WorkerMail::Reconnect => self.worker.handle_commands_lost(),
+            }
+        }
+    }
+
+    /// Executes the worker's commands for transports.
+    fn command_transports<D: Driver>(&mut self, driver: &mut D) {
+        while let Some(command) = self.worker.poll_transport() {
+            match command {
+                TransportCommand::Pause(id) => driver.pause(id),
+                TransportCommand::Resume(id) => driver.resume(id),
+                TransportCommand::SetTimer(id, due_ms) => driver.set_timer(id, due_ms),
+                TransportCommand::Close(id) => driver.close(id),
+            }
+        }
+    }
+
+    /// Sends the turn's output with one write per connection.
+    fn flush<D: Driver>(&mut self, driver: &mut D) {
+        let mut sent_bytes = 0;
+        while let Some(PendingWrite { id, bytes, end }) = self.worker.poll_write() {
+            if end == TransportEnd::Abort {
+                driver.close(id);
+                continue;
+            }
+            let transport = self.worker.transport_mut(id);
+            let bytes = match transport.is_some_and(|transport| transport.tls_layer().is_some()) {
+                true => self.encrypt(id, bytes, end),
+                false => bytes,
+            };
+            if !bytes.is_empty() {
+                sent_bytes += bytes.len() as u64;
+                self.send(driver, id, bytes);
+            }
+            if end == TransportEnd::Shutdown {
+                driver.shutdown(id);
+                self.worker.handle_shut_down(id, driver.unsent(id));
+            }
+        }
+        self.worker.shared().stats.bytes_sent.add(sent_bytes);
+        while let Some(id) = self.worker.poll_unsent() {
+            self.worker.handle_unsent(id, driver.unsent(id));
+        }
+        self.command_transports(driver);
+    }
+
+    /// Sends bytes that the caller has already added to the statistics.
+    #[inline]
+    fn send<D: Driver>(&mut self, driver: &mut D, id: ConnectionId, bytes: Vec<u8>) {
+        match driver.send(id, Buffer::Owned(bytes), false) {
+            Some(buffer) => self.recycle(buffer),
+            None => self.worker.handle_stalled(id, driver.unsent(id)),
+        }
+    }
+
+    #[inline]
+    fn recycle(&mut self, buffer: Buffer) {
+        if let Some(bytes) = buffer.reclaim() {
+            self.worker.recycle(bytes);
+        }
+    }
+
+    /// Sends this turn's messages to other workers, and returns the credits of processed messages to the workers that
+    /// sent them.
+    fn send_messages(&mut self) {
+        for to in 0..self.worker.workers() {
+            for _ in 0..self.worker.poll_finished(to) {
+                self.mailbox.done(to);
+            }
+        }
+        while let Some(OutgoingMail { to, message }) = self.worker.poll_message() {
+            let class = match message.is_data() {
+                true => Class::Data,
+                false => Class::Control,
+            };
+            if let Err(Full(WorkerMail::Worker(message))) =
+                self.mailbox.post(to, class, WorkerMail::Worker(message))
+            {
+                // Data is sent only with a credit, which guarantees room. Control messages have far more room than
+                // sessions can use. Those that find no room wait in order, so none is lost.
+                debug_assert!(
+                    class == Class::Control,
+                    "data must not be sent to worker {to} without a credit"
+                );
+                self.worker.put_back(OutgoingMail { to, message });
+                break;
+            }
+        }
+        self.count_unfinished();
+        self.mailbox.flush();
+    }
+
+    fn count_unfinished(&mut self) {
+        for to in 0..self.worker.workers() {
+            self.worker.handle_credits(to, self.mailbox.unfinished(to));
+        }
     }
 }

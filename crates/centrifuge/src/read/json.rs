@@ -9,10 +9,10 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::command_builder::{CommandBuilder, ENTRIES_MAX};
+use crate::request::CommandBuilder;
 use crate::{
-    ClientRequest, EmulationBody, MalformedMessage, PublicationData, SecretText, ServerSub,
-    StreamPosition,
+    ClientRequest, ENTRIES_MAX, EmulationBody, MalformedMessage, PublicationData, SecretText,
+    ServerSub, StreamPosition,
 };
 
 /// The commands of a message that are not decoded yet.

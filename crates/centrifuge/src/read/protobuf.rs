@@ -3,12 +3,12 @@
 
 use std::borrow::Cow;
 
-use super::command_builder::{CommandBuilder, ENTRIES_MAX};
 use super::wire::{self, FieldValue};
+use crate::request::CommandBuilder;
 use crate::{
-    ChannelRequest, ClientRequest, ConnectRequest, EmulationBody, HistoryRequest, MalformedMessage,
-    PublicationData, PublishRequest, RefreshRequest, RpcRequest, SecretText, SendRequest,
-    ServerSub, StreamPosition, SubRefreshRequest, SubscribeRequest,
+    ChannelRequest, ClientRequest, ConnectRequest, ENTRIES_MAX, EmulationBody, HistoryRequest,
+    MalformedMessage, PublicationData, PublishRequest, RefreshRequest, RpcRequest, SecretText,
+    SendRequest, ServerSub, StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 
 /// A decodable message: created with default values, then filled field by field.

@@ -21,7 +21,6 @@ pub use bans::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-pub(crate) use channel_command::read;
 pub use channel_command::{
     BatchCommand, ChannelCommand, parse_batch, parse_channel_command, parse_history, parse_lines,
     parse_pattern, parse_user,
@@ -389,6 +388,12 @@ fn compact(json: &[u8], out: &mut Vec<u8>) {
         }
         out.push(byte);
     }
+}
+
+/// Reads the JSON object of a command.
+pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, BadCommand> {
+    check_object(bytes)?;
+    serde_json::from_slice(bytes).map_err(|error| BadCommand::of_json(&error, bytes))
 }
 
 /// Checks that the text begins with `{`, since serde also accepts an array in place of a struct.

@@ -5,16 +5,15 @@
 mod decision_log;
 mod exchange;
 mod list;
-mod names;
 mod nodes;
+mod unfinished_publish;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use veche_hub::{
     Caller, ChannelName, ChannelQuery, CommandDispatch, ConnectionId, ConnectionList, Glob,
-    HubReply, Payload, PayloadRef, PublishOptions, PublishOutcome, RequestOutcome, Ticket,
-    UserAction, UserCommand,
+    HubReply, PayloadRef, PublishOutcome, RequestOutcome, Ticket, UserAction, UserCommand,
 };
 use veche_proto::websocket::MessageKind;
 use veche_types::codes::{CloseCode, ErrorCode};
@@ -32,8 +31,8 @@ use decision_log::report_publish;
 pub use exchange::AnswerShape;
 pub(crate) use exchange::Exchange;
 use exchange::{ExchangeState, UNCOUNTED};
-use names::{channel_name, known_channel, personal_channel};
 pub use nodes::bind_undecided;
+use unfinished_publish::UnfinishedPublish;
 
 /// Maximum number of unanswered commands of one back end connection; when it is reached, further input of that
 /// connection waits.
@@ -75,17 +74,6 @@ pub struct Backend {
     unfinished: Option<UnfinishedPublish>,
     /// A received frame that was not executed because the limit of unanswered commands was reached.
     unwritten: Option<(MessageKind, Vec<u8>)>,
-}
-
-/// A publication, some of whose targets wait for credit. It is parsed and owned, so that a retry parses and copies
-/// nothing.
-#[derive(Debug)]
-struct UnfinishedPublish {
-    targets: Vec<Box<str>>,
-    next: usize,
-    payload: Payload,
-    terms: Option<Arc<PublishOptions>>,
-    exchange: Option<u32>,
 }
 
 /// Number of bits for the target within its exchange. The other 22 bits of a ticket are the exchange's number, which
@@ -424,21 +412,6 @@ impl Backend {
         }
     }
 
-    /// Publishes to the targets that waited for credit. Returns whether no target is left.
-    pub fn resume(&mut self, session: ConnectionId, shared: &mut Context) -> bool {
-        let Some(mut job) = self.unfinished.take() else {
-            return true;
-        };
-        if self.advance(&mut job, session, shared) {
-            if let Some(exchange) = job.exchange.and_then(|number| self.exchange(number)) {
-                exchange.open -= 1;
-            }
-            return true;
-        }
-        self.unfinished = Some(job);
-        false
-    }
-
     /// Returns whether every answer has been written and nothing waits for credit.
     pub fn is_settled(&self) -> bool {
         self.exchanges.is_empty() && self.unfinished.is_none()
@@ -603,96 +576,26 @@ impl Backend {
         }
         CommandProgress::Done
     }
+}
 
-    #[expect(clippy::too_many_arguments, reason = "as publish_one")]
-    fn publish_many(
-        &mut self,
-        targets: Vec<Box<str>>,
-        payload: PayloadRef<'_>,
-        command: &PublishCommand<'_>,
-        shape: AnswerShape,
-        answered: bool,
-        session: ConnectionId,
-        shared: &mut Context,
-    ) -> CommandProgress {
-        self.begin(targets, payload, command, shape, answered, shared);
-        if self.resume(session, shared) {
-            CommandProgress::Done
-        } else {
-            CommandProgress::Unfinished
-        }
-    }
+/// Returns the name of a user's personal channel, which is built in the buffer `name`.
+fn personal_channel<'n>(user: &str, name: &'n mut String) -> Result<ChannelName<'n>, BadCommand> {
+    ChannelName::of_user(user, name)
+        .map_err(|error| BadCommand::new(format!("bad user {user:?}: {error}")))
+}
 
-    fn begin(
-        &mut self,
-        targets: Vec<Box<str>>,
-        payload: PayloadRef<'_>,
-        command: &PublishCommand<'_>,
-        shape: AnswerShape,
-        answered: bool,
-        shared: &mut Context,
-    ) -> CommandProgress {
-        let exchange = answered.then(|| self.next_number());
-        if answered {
-            let published = vec![Some(PublishOutcome::default()); targets.len()];
-            let content = ExchangeState::Published(shape, command.target.absence(), published);
-            self.begin_exchange(command.id, 1, content);
-        }
-        shared.stats.pushes.add(1);
-        self.unfinished = Some(UnfinishedPublish {
-            targets,
-            next: 0,
-            payload: payload.to_payload(),
-            terms: command.options.clone(),
-            exchange,
-        });
-        CommandProgress::Unfinished
-    }
+/// Checks the form of a channel's name.
+fn channel_name(channel: &str) -> Result<ChannelName<'_>, BadCommand> {
+    ChannelName::new(channel)
+        .map_err(|error| BadCommand::new(format!("bad channel {channel:?}: {error}")))
+}
 
-    /// Publishes to the remaining targets until credit is used up. Returns whether no target is
-    /// left.
-    fn advance(
-        &mut self,
-        job: &mut UnfinishedPublish,
-        session: ConnectionId,
-        shared: &mut Context,
-    ) -> bool {
-        while let Some(target) = job.targets.get(job.next) {
-            let from = job
-                .exchange
-                .map(|number| (session, ticket(number, job.next)));
-            let Ok(channel) = ChannelName::new(target) else {
-                unreachable!("the channel's name was checked when the job was created")
-            };
-            let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-            match hub.publish(
-                from,
-                channel,
-                job.payload.borrow(),
-                job.terms.as_ref(),
-                ports,
-            ) {
-                Err(_) => {
-                    shared.stats.credits_refused.add(1);
-                    return false;
-                }
-                Ok(outcome) => {
-                    if let Some(exchange) = job.exchange.and_then(|number| self.exchange(number)) {
-                        match (outcome, &mut exchange.content) {
-                            (
-                                RequestOutcome::Done(published),
-                                ExchangeState::Published(_, _, targets),
-                            ) => {
-                                targets[job.next] = Some(published);
-                            }
-                            _ => exchange.open += 1,
-                        }
-                    }
-                }
-            }
-            job.next += 1;
-        }
-        true
+/// Checks the form of a channel's name, and that its namespace exists.
+fn known_channel<'c>(channel: &'c str, shared: &Context) -> Result<ChannelName<'c>, BadCommand> {
+    let name = channel_name(channel)?;
+    match shared.config.namespaces.knows(channel) {
+        true => Ok(name),
+        false => Err(BadCommand::unknown_channel()),
     }
 }
 

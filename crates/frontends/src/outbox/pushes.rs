@@ -11,7 +11,7 @@ use veche_hub::{ConnectionId, Delivery, EncodingId, FeedEvent, PayloadRef, Posit
 use veche_proto::websocket::MessageKind;
 
 use super::cursors::WorkerCursors;
-use super::subscription_options::{PushForm, SubscriptionOptions, SubscriptionOptionsMap};
+use super::subscription_options::{PushForm, SubscriptionOptionsMap};
 use super::{MessageFraming, Outboxes, PushMode, events};
 
 /// How pushes are encoded for one kind of client of a protocol. Each format is a `static`, so that it can be compared
@@ -86,7 +86,7 @@ pub(super) struct PushState {
     /// `early`.
     early_singles: HashMap<u32, EarlyPushes>,
     pub(super) cursors: WorkerCursors,
-    subscriptions: SubscriptionOptionsMap,
+    pub(super) subscriptions: SubscriptionOptionsMap,
 }
 
 /// The waiting pushes of one session.
@@ -190,23 +190,6 @@ impl Outboxes {
             }
             self.message(id, kind, &push);
         }
-    }
-
-    /// Sets how the client receives the publications of a channel. Has to be called before the first publication.
-    pub(crate) fn set_subscription_options(
-        &mut self,
-        id: ConnectionId,
-        channel: &str,
-        options: SubscriptionOptions,
-    ) {
-        self.push_state
-            .subscriptions
-            .set(id.index, channel, options);
-    }
-
-    /// Removes the options of an ended subscription.
-    pub(crate) fn clear_subscription_options(&mut self, id: ConnectionId, channel: &str) {
-        self.push_state.subscriptions.forget(id.index, channel);
     }
 
     /// Returns the maximum number of unsent bytes of publications per outbox.

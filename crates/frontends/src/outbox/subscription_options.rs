@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use veche_hub::{Delivery, FeedEvent, PublicationInfo};
+use veche_hub::{ConnectionId, Delivery, FeedEvent, PublicationInfo};
+
+use super::Outboxes;
 
 /// A filter that selects publications by their tags, in the filter language of a client protocol.
 pub(crate) trait PublicationFilter: std::fmt::Debug + Send + Sync {
@@ -92,7 +94,7 @@ impl SubscriptionOptionsMap {
     }
 
     /// Sets the options of a subscription.
-    pub(super) fn set(&mut self, index: u32, channel: &str, options: SubscriptionOptions) {
+    fn set(&mut self, index: u32, channel: &str, options: SubscriptionOptions) {
         self.forget(index, channel);
         if !options.is_default() {
             let list = self.0.entry(index).or_default();
@@ -101,7 +103,7 @@ impl SubscriptionOptionsMap {
     }
 
     /// Restores the default options of a subscription.
-    pub(super) fn forget(&mut self, index: u32, channel: &str) {
+    fn forget(&mut self, index: u32, channel: &str) {
         let Some(list) = self.0.get_mut(&index) else {
             return;
         };
@@ -125,6 +127,25 @@ impl SubscriptionOptionsMap {
         let mut list = self.0.get_mut(&index)?.iter_mut();
         let found = list.find(|(one, _)| **one == *channel);
         found.map(|(_, options)| options)
+    }
+}
+
+impl Outboxes {
+    /// Sets how the client receives the publications of a channel. Has to be called before the first publication.
+    pub(crate) fn set_subscription_options(
+        &mut self,
+        id: ConnectionId,
+        channel: &str,
+        options: SubscriptionOptions,
+    ) {
+        self.push_state
+            .subscriptions
+            .set(id.index, channel, options);
+    }
+
+    /// Removes the options of an ended subscription.
+    pub(crate) fn clear_subscription_options(&mut self, id: ConnectionId, channel: &str) {
+        self.push_state.subscriptions.forget(id.index, channel);
     }
 }
 

@@ -1,12 +1,11 @@
-//! Receives messages from other workers and the control thread, and sends this turn's messages.
+//! The messages to a worker, from other workers and from the control thread; and the start of a drain.
 
 use std::sync::Arc;
 
 use veche_apps::{AppSet, AppWorkerMessage};
 use veche_frontends::{FrontendConfig, ShutdownReason};
-use veche_mailbox::{Class, Full};
 use veche_net::Driver;
-use veche_worker::{AcceptPolicy, OutgoingMail, WorkerMessage};
+use veche_worker::{AcceptPolicy, WorkerMessage};
 
 use super::{WorkerApps, WorkerState};
 use crate::tls_listeners::TlsAcceptors;
@@ -31,33 +30,7 @@ pub(crate) enum WorkerMail<M = AppWorkerMessage> {
 }
 
 impl<A: WorkerApps> WorkerState<A> {
-    pub(super) fn receive_messages<D: Driver>(&mut self, driver: &mut D) {
-        self.count_unfinished();
-        while self.worker.wants_message()
-            && let Some((from, message)) = self.mailbox.pop()
-        {
-            match message {
-                WorkerMail::Worker(message) => self.worker.handle_message(from, message),
-                WorkerMail::Reload(site, outbox_bytes_max, app_set) => {
-                    self.begin_access_log();
-                    self.worker
-                        .with_apps(|here, shared| here.reload(&app_set, shared));
-                    self.worker.set_config(site, outbox_bytes_max);
-                }
-                WorkerMail::Acceptors(acceptors) => self.acceptors = acceptors,
-                WorkerMail::StartServices => {
-                    self.worker.with_apps(|here, _| here.start_services());
-                }
-                WorkerMail::Drain(within_ms, shutdown_reason) => {
-                    self.start_draining(driver, within_ms, shutdown_reason)
-                }
-                WorkerMail::CutOff => self.worker.handle_drain_over(),
-                WorkerMail::Reconnect => self.worker.handle_commands_lost(),
-            }
-        }
-    }
-
-    fn start_draining<D: Driver>(
+    pub(super) fn start_draining<D: Driver>(
         &mut self,
         driver: &mut D,
         within_ms: u64,
@@ -67,42 +40,6 @@ impl<A: WorkerApps> WorkerState<A> {
         // Connections that arrive while the server stops are served, since no other process would accept them.
         if shutdown_reason == ShutdownReason::Replaced {
             self.set_accepting(driver, AcceptPolicy::Nothing);
-        }
-    }
-
-    /// Sends this turn's messages to other workers, and returns the credits of processed messages to the workers that
-    /// sent them.
-    pub(super) fn send_messages(&mut self) {
-        for to in 0..self.worker.workers() {
-            for _ in 0..self.worker.poll_finished(to) {
-                self.mailbox.done(to);
-            }
-        }
-        while let Some(OutgoingMail { to, message }) = self.worker.poll_message() {
-            let class = match message.is_data() {
-                true => Class::Data,
-                false => Class::Control,
-            };
-            if let Err(Full(WorkerMail::Worker(message))) =
-                self.mailbox.post(to, class, WorkerMail::Worker(message))
-            {
-                // Data is sent only with a credit, which guarantees room. Control messages have far more room than
-                // sessions can use. Those that find no room wait in order, so none is lost.
-                debug_assert!(
-                    class == Class::Control,
-                    "data must not be sent to worker {to} without a credit"
-                );
-                self.worker.put_back(OutgoingMail { to, message });
-                break;
-            }
-        }
-        self.count_unfinished();
-        self.mailbox.flush();
-    }
-
-    fn count_unfinished(&mut self) {
-        for to in 0..self.worker.workers() {
-            self.worker.handle_credits(to, self.mailbox.unfinished(to));
         }
     }
 }

@@ -1,12 +1,7 @@
-//! The layers between a socket and its connection, and output to the socket.
-
-use veche_frontends::TransportEnd;
-use veche_net::{Buffer, ConnectionId, Driver};
-use veche_worker::{PendingWrite, TransportCommand};
+//! The layers between a socket and its connection.
 
 use super::proxy_header::PendingProxyHeader;
 use super::tls::TlsLayer;
-use super::{WorkerApps, WorkerState};
 
 /// The layer between a connection's socket and its own bytes; empty for a plain connection.
 #[derive(Default)]
@@ -90,62 +85,3 @@ impl ConnectionTransport {
 }
 
 const _: () = assert!(size_of::<ConnectionTransport>() == 8);
-
-impl<A: WorkerApps> WorkerState<A> {
-    /// Executes the worker's commands for transports.
-    pub(super) fn command_transports<D: Driver>(&mut self, driver: &mut D) {
-        while let Some(command) = self.worker.poll_transport() {
-            match command {
-                TransportCommand::Pause(id) => driver.pause(id),
-                TransportCommand::Resume(id) => driver.resume(id),
-                TransportCommand::SetTimer(id, due_ms) => driver.set_timer(id, due_ms),
-                TransportCommand::Close(id) => driver.close(id),
-            }
-        }
-    }
-
-    /// Sends the turn's output with one write per connection.
-    pub(super) fn flush<D: Driver>(&mut self, driver: &mut D) {
-        let mut sent_bytes = 0;
-        while let Some(PendingWrite { id, bytes, end }) = self.worker.poll_write() {
-            if end == TransportEnd::Abort {
-                driver.close(id);
-                continue;
-            }
-            let transport = self.worker.transport_mut(id);
-            let bytes = match transport.is_some_and(|transport| transport.tls_layer().is_some()) {
-                true => self.encrypt(id, bytes, end),
-                false => bytes,
-            };
-            if !bytes.is_empty() {
-                sent_bytes += bytes.len() as u64;
-                self.send(driver, id, bytes);
-            }
-            if end == TransportEnd::Shutdown {
-                driver.shutdown(id);
-                self.worker.handle_shut_down(id, driver.unsent(id));
-            }
-        }
-        self.worker.shared().stats.bytes_sent.add(sent_bytes);
-        while let Some(id) = self.worker.poll_unsent() {
-            self.worker.handle_unsent(id, driver.unsent(id));
-        }
-        self.command_transports(driver);
-    }
-
-    /// Sends bytes that the caller has already added to the statistics.
-    #[inline]
-    pub(super) fn send<D: Driver>(&mut self, driver: &mut D, id: ConnectionId, bytes: Vec<u8>) {
-        match driver.send(id, Buffer::Owned(bytes), false) {
-            Some(buffer) => self.recycle(buffer),
-            None => self.worker.handle_stalled(id, driver.unsent(id)),
-        }
-    }
-
-    #[inline]
-    pub(super) fn recycle(&mut self, buffer: Buffer) {
-        if let Some(bytes) = buffer.reclaim() {
-            self.worker.recycle(bytes);
-        }
-    }
-}

@@ -89,8 +89,7 @@ fn scripts_have_the_methods_that_back_ends_have() {
     on_all(|setup| {
         let server = start(setup);
         let names = Caller::new(&server).ask(&json!({ "methods": true }));
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../frontends/src/backend/api/method.rs");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../frontends/src/backend/api.rs");
         let source = fs::read_to_string(source).expect("the source");
         let table = source.split("const NAMES:").nth(1).expect("the table");
         let table = table.split("];").next().expect("its end");

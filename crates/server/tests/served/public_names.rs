@@ -293,7 +293,7 @@ fn wire(names: &mut Names) {
 
 /// Returns the names of the API's methods, from the table in their source.
 fn methods() -> Vec<String> {
-    let source = read("crates/frontends/src/backend/api/method.rs");
+    let source = read("crates/frontends/src/backend/api.rs");
     let table = source
         .split("const NAMES:")
         .nth(1)

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use veche_hub::ConnectionId;
 
+use super::ApiMethod;
 use super::answers::ApiAnswerBody;
-use super::method::ApiMethod;
 use crate::backend::command::{self, BadCommand, BatchCommand};
 use crate::backend::{Backend, CommandProgress};
 use crate::context::step::WaitReason;

@@ -6,8 +6,7 @@
 use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_types::codes::ErrorCode;
 
-use super::method::ApiMethod;
-use super::{ApiAnswerBody, BackendCall};
+use super::{ApiAnswerBody, ApiMethod, BackendCall};
 use crate::backend::Backend;
 use crate::context::publish_limiter::PublisherKey;
 use crate::context::step::WaitReason;

@@ -3,8 +3,7 @@
 use serde::Deserialize;
 
 use super::bad_command::bad;
-use super::channel_command::read;
-use super::{BadCommand, JsonText};
+use super::{BadCommand, JsonText, read};
 use crate::context::identity::is_valid_user;
 use crate::context::issued_token::{Ban, TOKEN_ID_BYTES_MAX};
 

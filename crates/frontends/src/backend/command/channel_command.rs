@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use veche_hub::{ChannelQuery, Epoch, HistoryQuery, Since};
 
 use super::bad_command::bad;
-use super::{BadCommand, JsonText, check_object};
+use super::{BadCommand, JsonText, answer_id, read};
 
 /// Maximum number of commands per batch.
 const COMMANDS_MAX: usize = 1000;
@@ -191,13 +191,8 @@ fn numbered(
     body: Box<RawValue>,
     id: Option<&RawValue>,
 ) -> Result<BatchCommand, BadCommand> {
-    let id = id.map(super::answer_id).transpose()?.map(Box::from);
+    let id = id.map(answer_id).transpose()?.map(Box::from);
     Ok(BatchCommand { method, body, id })
-}
-
-pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, BadCommand> {
-    check_object(bytes)?;
-    serde_json::from_slice(bytes).map_err(|error| BadCommand::of_json(&error, bytes))
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 use serde::Deserialize;
 
 use super::bad_command::bad;
-use super::channel_command::read;
-use super::{BadCommand, JsonText};
+use super::{BadCommand, JsonText, read};
 
 /// A query for connections of a user or channel, optionally by client name.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use veche_hub::{ChannelName, Namespaces, Payload, PayloadKind, Since, UserAction
 use veche_types::codes::{APPLICATION_CODES, CloseCode, REASON_BYTES_MAX};
 
 use super::bad_command::bad;
-use super::channel_command::{SincePosition, read};
-use super::{BadCommand, JsonText, decode, json_or_binary};
+use super::channel_command::SincePosition;
+use super::{BadCommand, JsonText, decode, json_or_binary, read};
 use crate::context::overrides::NamespaceOverride;
 
 /// Maximum number of connections that a command may exclude.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{
-    ClientRequest, CommandError, DisconnectCode, ErrorCode, HistoryRequest, Outcome,
-    PresenceStatsResult, PublishRequest, RpcRequest, RpcResult, SendRequest,
+    CommandError, DisconnectCode, ErrorCode, HistoryRequest, Outcome, PresenceStatsResult,
+    PublishRequest, RpcRequest, RpcResult, SendRequest,
 };
 use veche_hub::{
     self as hub, ChannelQuery, HistoryError, HistoryQuery, HubReply, Namespaces, PresenceError,
@@ -15,48 +15,13 @@ use super::channels::{Permission, may_read, named, publish_permission};
 use super::frame::ReplyFrame;
 use super::hook_requests::HookQuery;
 use super::long_replies::{LongResult, UnfinishedReply};
-use super::pushes::forms;
 use super::{Centrifuge, CommandStatus, PendingTicket, SessionContext, writing};
 use crate::context::hooks::HookKind;
 use crate::context::step::WaitReason;
 use crate::context::work_budget;
 
 impl Centrifuge {
-    pub(super) fn request(
-        &mut self,
-        id: u32,
-        request: &ClientRequest<'_>,
-        frame: &mut ReplyFrame,
-        cx: &mut SessionContext<'_>,
-    ) -> CommandStatus {
-        match request {
-            ClientRequest::Connect(_) => CommandStatus::Close(DisconnectCode::BadRequest),
-            ClientRequest::Subscribe(request) => self.subscribe(id, request, frame, cx),
-            ClientRequest::Unsubscribe(request) => {
-                self.unsubscribe(id, &request.channel, frame, cx)
-            }
-            ClientRequest::Publish(request) => self.publish(id, request, frame, cx),
-            ClientRequest::Presence(request) => {
-                self.query_channel(id, &request.channel, ChannelQuery::Presence, frame, cx)
-            }
-            ClientRequest::PresenceStats(request) => {
-                self.query_channel(id, &request.channel, ChannelQuery::PresenceStats, frame, cx)
-            }
-            ClientRequest::History(request) => self.history(id, request, frame, cx),
-            ClientRequest::Ping => {
-                frame.reply(id, Outcome::Ping);
-                CommandStatus::Yes
-            }
-            ClientRequest::Send(request) => self.send(id, request, frame, cx),
-            ClientRequest::Rpc(request) => self.rpc(id, request, frame, cx),
-            ClientRequest::Refresh(request) => self.refresh(id, request, frame, cx),
-            ClientRequest::SubRefresh(request) => self.sub_refresh(id, request, frame, cx),
-            // A pong needs no handling, since any message proves that the client is alive.
-            ClientRequest::Pong => CommandStatus::Yes,
-        }
-    }
-
-    fn publish(
+    pub(super) fn publish(
         &mut self,
         id: u32,
         request: &PublishRequest<'_>,
@@ -132,7 +97,7 @@ impl Centrifuge {
         }
     }
 
-    fn rpc(
+    pub(super) fn rpc(
         &mut self,
         id: u32,
         request: &RpcRequest<'_>,
@@ -147,7 +112,7 @@ impl Centrifuge {
         match self.next_decision(id, HookKind::Rpc, ask, frame, cx) {
             Ok(Some(grant)) => {
                 let data = grant.data.as_ref();
-                let data = data.map(|data| forms::data(data.borrow()));
+                let data = data.map(|data| writing::data(data.borrow()));
                 frame.reply(id, Outcome::Rpc(RpcResult { data }));
                 CommandStatus::Yes
             }
@@ -159,7 +124,7 @@ impl Centrifuge {
 
     /// Handles a message, which has no reply. Later commands still wait for the hook decision on
     /// it, since a client's commands are processed in order.
-    fn send(
+    pub(super) fn send(
         &mut self,
         id: u32,
         request: &SendRequest<'_>,
@@ -204,7 +169,7 @@ impl Centrifuge {
     }
 
     /// Sends a query to the channel's home worker.
-    fn query_channel(
+    pub(super) fn query_channel(
         &mut self,
         id: u32,
         channel: &str,
@@ -230,7 +195,7 @@ impl Centrifuge {
         }
     }
 
-    fn history(
+    pub(super) fn history(
         &mut self,
         id: u32,
         request: &HistoryRequest<'_>,

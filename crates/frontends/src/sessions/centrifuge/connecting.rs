@@ -15,7 +15,6 @@ use super::claims::{ChannelClaim, ConnectionClaims};
 use super::commands::refuse;
 use super::frame::ReplyFrame;
 use super::hook_requests::HookQuery;
-use super::pushes::forms;
 use super::subscribing::join;
 use super::tokens::{TokenDenied, counted};
 use super::user_commands::GIVEN;
@@ -520,7 +519,7 @@ impl Centrifuge {
                         ..welcome.result(&[])
                     },
                 };
-                let data = data.map(|data| forms::data(data.borrow()));
+                let data = data.map(|data| writing::data(data.borrow()));
                 (*channel, SubscribeResult { data, ..result })
             })
             .collect();
@@ -541,7 +540,7 @@ impl Centrifuge {
             version: VERSION,
             expires: ttl_s.is_some(),
             ttl_s: ttl_s.unwrap_or(0),
-            data: data.map(|data| forms::data(data.borrow())),
+            data: data.map(|data| writing::data(data.borrow())),
             subs: &subs,
             ping_s: u32::try_from(interval_ms / 1000).unwrap_or(u32::MAX),
             pong: interval_ms > 0 && !self.is_one_way(),

@@ -13,9 +13,8 @@ use veche_centrifuge::{
 };
 use veche_hub::{ClientInfo, HistoryPage, HubReply, Payload};
 
-use super::pushes::forms;
 use super::pushes::kind;
-use super::{Flow, SessionContext};
+use super::{Flow, SessionContext, writing};
 use crate::context::step::WaitReason;
 use crate::context::work_budget;
 use crate::outbox::{ANSWERS_BYTES_HIGH, PartialMessage, SLICE_BYTES};
@@ -109,7 +108,7 @@ impl LongResult {
         match self {
             Self::Presence(clients) => {
                 for one in &clients[places] {
-                    if !look(&Element::Client(&one.client, forms::client(one))) {
+                    if !look(&Element::Client(&one.client, writing::client(one))) {
                         break;
                     }
                 }
@@ -117,13 +116,13 @@ impl LongResult {
             Self::History(page) => {
                 for one in page.publications(places) {
                     let info = one.info.as_deref();
-                    let tags = forms::tags(info);
-                    let quoted = forms::quoted(one.payload.borrow(), encoding);
+                    let tags = writing::tags(info);
+                    let quoted = writing::quoted(one.payload.borrow(), encoding);
                     let payload = match &quoted {
-                        Some(text) => forms::as_json(text),
+                        Some(text) => writing::as_json(text),
                         None => one.payload.borrow(),
                     };
-                    let form = forms::publication(payload, one.position, info, &tags);
+                    let form = writing::publication(payload, one.position, info, &tags);
                     if !look(&Element::Publication(form)) {
                         break;
                     }

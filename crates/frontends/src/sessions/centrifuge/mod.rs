@@ -33,10 +33,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use veche_centrifuge::{
-    ClientRequest, Command, DecodeLimits, Disconnect, DisconnectCode, Encoding, ErrorCode, Push,
-    PushBody,
-};
+use veche_centrifuge::{Disconnect, DisconnectCode, Encoding, ErrorCode, Push, PushBody};
 use veche_hub::{ClientInfo, ConnectionId, HubReply, Ticket};
 use veche_types::Now;
 
@@ -44,14 +41,11 @@ use crate::context::hooks::HookRequestId;
 use crate::context::identity::IdentityResult;
 use crate::context::log_note::NoteLevel;
 use crate::context::protocol::ClientProtocol;
-use crate::context::rate_limiter::RateDecision;
 use crate::context::route::Route;
 use crate::context::session::{Flow, SessionContext};
 use crate::context::session_info::SessionInfo;
 use crate::context::step::WaitReason;
-use crate::context::work_budget;
 use crate::context::worker_context::Context;
-use crate::outbox::ANSWERS_BYTES_HIGH;
 pub(crate) use close_codes::close_code_and_reason;
 use close_codes::disconnect;
 use connecting::PendingConnect;
@@ -305,188 +299,9 @@ impl Centrifuge {
         frame.send(id, &mut shared.requests.outboxes);
     }
 
-    /// Handles a complete message. `bytes` are returned to the outboxes when its commands are executed.
-    pub(crate) fn message(&mut self, bytes: Vec<u8>, cx: &mut SessionContext<'_>) -> Flow {
-        debug_assert!(
-            self.waiting.is_none(),
-            "no input is processed while a command waits"
-        );
-        self.is_pinged = false;
-        self.message = bytes;
-        (self.taken, self.commands) = (0, 0);
-        self.continue_input(cx)
-    }
-
     /// Refuses the client permanently, by a terminal close code, since SDKs would retry a refused handshake forever.
     pub(crate) fn refuse(&mut self, code: DisconnectCode) {
         self.state = State::Refused(code);
-    }
-
-    /// Continues with the commands that are not executed yet.
-    pub(crate) fn continue_input(&mut self, cx: &mut SessionContext<'_>) -> Flow {
-        if let State::Refused(code) = self.state {
-            return code.into();
-        }
-        loop {
-            let flow = match self.continue_reply(cx) {
-                Flow::Continue => self.continue_message(cx),
-                flow => return flow,
-            };
-            if self.answering.is_some() {
-                // A command has a long reply, which has to be written before the next command is executed.
-                continue;
-            }
-            if flow != Flow::Continue {
-                return flow;
-            }
-            let Some(commands) = self.relays.next() else {
-                return Flow::Continue;
-            };
-            self.message = commands;
-            (self.taken, self.commands) = (0, 0);
-        }
-    }
-
-    /// Writes the next slices of a long reply.
-    fn continue_reply(&mut self, cx: &mut SessionContext<'_>) -> Flow {
-        let Some(answering) = &mut self.answering else {
-            return Flow::Continue;
-        };
-        let flow = answering.write_next(self.encoding, cx);
-        if !matches!(flow, Flow::Wait(_)) {
-            self.answering = None;
-        }
-        flow
-    }
-
-    /// Drops the unwritten part of a long reply, because the session has ended.
-    pub(crate) fn end_answer(&mut self) {
-        self.answering = None;
-    }
-
-    fn continue_message(&mut self, cx: &mut SessionContext<'_>) -> Flow {
-        match self.waiting {
-            None => {}
-            Some(PendingTicket::HookDecision(_)) => return Flow::Wait(WaitReason::HookDecision),
-            Some(_) => return Flow::Wait(WaitReason::Answer),
-        }
-        let message = std::mem::take(&mut self.message);
-        if message.capacity() == 0 {
-            return Flow::Continue;
-        }
-        let bytes = cx.shared.requests.outboxes.spare();
-        let mut frame = ReplyFrame::new(self.push_encoding(), bytes);
-        let mut flow = match self.is_one_way() {
-            true => self.listen(&message, &mut frame, cx),
-            false => self.process_commands(&message, &mut frame, cx),
-        };
-        if let Some(code) = frame.end() {
-            flow = code.into();
-        }
-        frame.send(cx.id, &mut cx.shared.requests.outboxes);
-        cx.shared.requests.outboxes.recycle(frame.into_bytes());
-        match flow {
-            Flow::Wait(_) => self.message = message,
-            Flow::Continue | Flow::Close(..) => cx.shared.requests.outboxes.recycle(message),
-        }
-        flow
-    }
-
-    fn process_commands(
-        &mut self,
-        message: &[u8],
-        frame: &mut ReplyFrame,
-        cx: &mut SessionContext<'_>,
-    ) -> Flow {
-        let limits = DecodeLimits {
-            message_bytes_max: usize::MAX,
-            commands_max: DecodeLimits::default()
-                .commands_max
-                .saturating_sub(self.commands),
-        };
-        let begin = self.taken;
-        let mut commands = self.encoding.commands(&message[begin..], limits);
-        loop {
-            let command = match commands.next() {
-                Some(Ok(command)) => command,
-                Some(Err(malformed)) => {
-                    let what = format!("closed with 3501: {malformed}");
-                    cx.shared.log(cx.id, NoteLevel::Info, what);
-                    cx.shared.stats.protocol_errors.add(1);
-                    return DisconnectCode::BadRequest.into();
-                }
-                // A message without any command is invalid.
-                None if self.commands == 0 => return DisconnectCode::BadRequest.into(),
-                None => return Flow::Continue,
-            };
-            let paced = match self.is_counted {
-                true => RateDecision::Allow,
-                false => cx.check_command_rate(),
-            };
-            match paced {
-                RateDecision::Allow | RateDecision::AllowThenWait => self.is_counted = true,
-                RateDecision::Wait => return Flow::Wait(WaitReason::RateLimit),
-                RateDecision::Drop => {
-                    cx.shared.stats.messages_dropped.add(1);
-                    self.taken = begin + commands.consumed();
-                    self.commands += 1;
-                    continue;
-                }
-                RateDecision::Close => {
-                    cx.shared.count_rate_limited(cx.id);
-                    return DisconnectCode::TooManyRequests.into();
-                }
-            }
-            let done = self.command(&command, frame, cx);
-            self.log_outcome(&command.request, &done, frame, cx);
-            if let CommandStatus::Not(block) = done {
-                return Flow::Wait(block);
-            }
-            self.taken = begin + commands.consumed();
-            self.commands += 1;
-            self.is_counted = false;
-            self.has_requested_keys = false;
-            self.hooks.forget();
-            match done {
-                CommandStatus::Yes | CommandStatus::Not(_) => {}
-                CommandStatus::Waits(waiting) => {
-                    self.waiting = Some(waiting);
-                    return Flow::Wait(WaitReason::Answer);
-                }
-                CommandStatus::Answers(answering) => {
-                    self.answering = Some(answering);
-                    return Flow::Wait(WaitReason::Output);
-                }
-                CommandStatus::Close(code) => return code.into(),
-                CommandStatus::End(code, reason) => return Flow::Close(code, reason),
-            }
-            cx.shared.work.charge(work_budget::COMMAND);
-            if cx.shared.work.is_spent() {
-                return Flow::Wait(WaitReason::Turn);
-            }
-            let queued = cx.shared.requests.outboxes.of(cx.id).queued();
-            // Comparisons for deltas are expensive, so there is at most one command with them per turn.
-            let has_compared = std::mem::take(&mut self.has_compared);
-            if has_compared || queued + frame.len() > ANSWERS_BYTES_HIGH {
-                return Flow::Wait(WaitReason::Output);
-            }
-        }
-    }
-
-    fn command(
-        &mut self,
-        command: &Command<'_>,
-        frame: &mut ReplyFrame,
-        cx: &mut SessionContext<'_>,
-    ) -> CommandStatus {
-        let id = command.id;
-        if self.state == State::Fresh {
-            return match &command.request {
-                ClientRequest::Connect(request) => self.connect(id, request, frame, cx),
-                _ => CommandStatus::Close(DisconnectCode::BadRequest),
-            };
-        }
-        self.request(id, &command.request, frame, cx)
     }
 
     /// Handles the answer of a channel's home on another worker. Returns the next step, or `None` if a command still

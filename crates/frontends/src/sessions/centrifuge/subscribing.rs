@@ -17,7 +17,6 @@ use super::claims::ChannelClaim;
 use super::commands::refuse;
 use super::frame::ReplyFrame;
 use super::hook_requests::HookQuery;
-use super::pushes::forms;
 use super::tokens::{SubscriptionToken, TokenDenied, TokenSubject};
 use super::writing::{self, RecoveryFilter, SubscribeReply};
 use super::{Centrifuge, CommandStatus, Flow, PendingTicket, SessionContext};
@@ -483,7 +482,7 @@ impl Centrifuge {
         let result = SubscribeResult {
             expires: asked.ttl_s.is_some(),
             ttl_s: asked.ttl_s.unwrap_or(0),
-            data: data.map(|data| forms::data(data.borrow())),
+            data: data.map(|data| writing::data(data.borrow())),
             ..welcome.result(&publications)
         };
         frame.reply(asked.id, Outcome::Subscribe(result));

@@ -11,9 +11,8 @@ use veche_hub::{
 
 use super::claims::ChannelClaim;
 use super::frame::ReplyFrame;
-use super::pushes::forms;
 use super::subscribing::join;
-use super::writing::SubscribeReply;
+use super::writing::{self, SubscribeReply};
 use super::{Centrifuge, Flow, SessionContext, State};
 use crate::context::hooks::HookKind;
 use crate::context::log_note::NoteLevel;
@@ -250,7 +249,7 @@ impl Centrifuge {
             epoch: result.epoch,
             offset: begin.map_or(result.offset, |begin| begin.offset),
             positioned: result.positioned,
-            data: data.map(|data| forms::data(data.borrow())),
+            data: data.map(|data| writing::data(data.borrow())),
         };
         let body = PushBody::Subscribe(subscribe);
         self.push_subscription_change(&wanted.channel, body, &publications, cx);

@@ -2,13 +2,13 @@
 //! receivers.
 
 mod encoding;
-pub(super) mod forms;
 
 use bytes::Bytes;
 use veche_centrifuge::{DeltaKind, Encoding, Publication, Push, PushBody, fossil_delta};
 use veche_hub::{Delivery, FeedEvent};
 use veche_proto::websocket::MessageKind;
 
+use super::writing;
 use crate::outbox::{MakeDelta, PushForm, PushFormat};
 pub(super) use encoding::{PushEncoding, kind};
 
@@ -37,7 +37,7 @@ static JSON_FORMAT: PushFormat = PushFormat {
     has_cursors: false,
     whole_is_plain: false,
     encode: |delivery, form, patch| push(JSON, form, patch, delivery),
-    has_deltas: |payload| forms::has_deltas(payload, Encoding::Json),
+    has_deltas: |payload| writing::has_deltas(payload, Encoding::Json),
     deltas: Some(&FOSSIL),
 };
 
@@ -48,7 +48,7 @@ static PROTOBUF_FORMAT: PushFormat = PushFormat {
     separator: b"",
     whole_is_plain: true,
     encode: |delivery, form, patch| push(PROTOBUF, form, patch, delivery),
-    has_deltas: |payload| forms::has_deltas(payload, Encoding::Protobuf),
+    has_deltas: |payload| writing::has_deltas(payload, Encoding::Protobuf),
     ..JSON_FORMAT
 };
 
@@ -71,8 +71,8 @@ static ONE_WAY_PROTOBUF_FORMAT: PushFormat = PushFormat {
 };
 
 static FOSSIL: MakeDelta = MakeDelta(|delivery| {
-    let new = forms::whole(delivery.payload);
-    let previous = delivery.previous.map(forms::whole)?;
+    let new = writing::whole(delivery.payload);
+    let previous = delivery.previous.map(writing::whole)?;
     fossil_delta(&previous, &new)
 });
 
@@ -94,15 +94,16 @@ fn push(
     patch: &[u8],
     delivery: &Delivery<'_>,
 ) -> Bytes {
-    let tags = forms::tags(delivery.info);
-    let quoted = forms::quoted(delivery.payload, push_encoding.encoding);
-    let payload = quoted.as_deref().map_or(delivery.payload, forms::as_json);
+    let tags = writing::tags(delivery.info);
+    let quoted = writing::quoted(delivery.payload, push_encoding.encoding);
+    let payload = quoted.as_deref().map_or(delivery.payload, writing::as_json);
     let client = delivery.info.and_then(|info| info.client.as_deref());
     let body = match (delivery.event, client) {
-        (FeedEvent::Joined, Some(client)) => PushBody::Join(forms::client(client)),
-        (FeedEvent::Left, Some(client)) => PushBody::Leave(forms::client(client)),
+        (FeedEvent::Joined, Some(client)) => PushBody::Join(writing::client(client)),
+        (FeedEvent::Left, Some(client)) => PushBody::Leave(writing::client(client)),
         _ => {
-            let publication = forms::publication(payload, delivery.position, delivery.info, &tags);
+            let publication =
+                writing::publication(payload, delivery.position, delivery.info, &tags);
             PushBody::Publication(match form {
                 PushForm::Plain => publication,
                 PushForm::Whole => Publication {
@@ -111,7 +112,7 @@ fn push(
                 },
                 PushForm::Patch => Publication {
                     delta: DeltaKind::Patch,
-                    data: forms::patch(patch),
+                    data: writing::patch(patch),
                     ..publication
                 },
             })

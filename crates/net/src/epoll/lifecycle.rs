@@ -1,6 +1,5 @@
-//! Handles a transport that epoll reports as connected, readable, writable or broken.
-
-use rustix::io::Errno;
+//! Handles rare events of a transport: its connect has ended, its peer has sent FIN, or its socket is ready although it
+//! is not read.
 
 use super::{Epoll, INPUT, OUTPUT, REGISTERED};
 use crate::sys::epoll::EventFlags;
@@ -8,50 +7,9 @@ use crate::sys::socket;
 use crate::transport::TransportState;
 use crate::{CloseReason, ConnectionId, DriverEvent};
 
-const READABLE: EventFlags = EventFlags::IN.union(EventFlags::ERR).union(EventFlags::HUP);
-
 impl Epoll {
-    #[inline]
-    pub(super) fn transport_ready(
-        &mut self,
-        id: ConnectionId,
-        flags: EventFlags,
-        bytes: &mut [u8],
-        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
-    ) {
-        // An earlier event of the batch may have closed the transport.
-        let Some(transport) = self.base.transports.live(id) else {
-            return;
-        };
-        if transport.state == TransportState::Connecting {
-            return self.connect_ready(id, sink);
-        }
-        if flags.intersects(READABLE) {
-            if transport.paused || transport.ended {
-                self.unreadable_ready(id, flags);
-            } else {
-                let socket = transport
-                    .socket
-                    .as_ref()
-                    .expect("a transport in use must have a socket");
-                match socket::receive(socket, bytes) {
-                    Ok(0) => self.peer_ended(id, sink),
-                    Ok(count) => {
-                        let bytes = &mut bytes[..count];
-                        sink(self, DriverEvent::Received { id, bytes });
-                    }
-                    Err(Errno::AGAIN | Errno::INTR) => {}
-                    Err(errno) => self.end(id, errno.into()),
-                }
-            }
-        }
-        if flags.contains(EventFlags::OUT) {
-            self.writable(id);
-        }
-    }
-
     #[cold]
-    fn connect_ready(
+    pub(super) fn connect_ready(
         &mut self,
         id: ConnectionId,
         sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
@@ -74,7 +32,11 @@ impl Epoll {
     }
 
     #[cold]
-    fn peer_ended(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
+    pub(super) fn peer_ended(
+        &mut self,
+        id: ConnectionId,
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
+    ) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -89,7 +51,7 @@ impl Epoll {
     /// Handles readiness of a transport that is not read, because it is paused or its peer has sent
     /// FIN.
     #[cold]
-    fn unreadable_ready(&mut self, id: ConnectionId, flags: EventFlags) {
+    pub(super) fn unreadable_ready(&mut self, id: ConnectionId, flags: EventFlags) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Sends data at once if the socket accepts it, otherwise from a queue when the socket is writable.
+//! Sends from a queue what a socket has not accepted at once, or what is sent together with more.
 
 use std::io::IoSlice;
 
@@ -12,45 +12,9 @@ use crate::transport::{Fin, TransportState};
 use crate::{Buffer, ConnectionId, Driver};
 
 impl Epoll {
-    #[inline]
-    pub(super) fn send_buffer(
-        &mut self,
-        id: ConnectionId,
-        buffer: Buffer,
-        more: bool,
-    ) -> Option<Buffer> {
-        let Some(transport) = self.base.transports.live(id) else {
-            return Some(buffer);
-        };
-        if transport.fin != Fin::None {
-            return Some(buffer);
-        }
-        if more || transport.queue.is_some() || transport.state != TransportState::Open {
-            return self.send_queued(id, buffer, more);
-        }
-        if buffer.is_empty() {
-            return Some(buffer);
-        }
-        let socket = transport
-            .socket
-            .as_ref()
-            .expect("a transport in use must have a socket");
-        let sent = match socket::send_one(socket, buffer.as_slice()) {
-            Ok(count) if count == buffer.len() => return Some(buffer),
-            Ok(count) => count,
-            Err(Errno::AGAIN | Errno::INTR) => 0,
-            Err(errno) => {
-                self.end(id, errno.into());
-                return Some(buffer);
-            }
-        };
-        self.send_rest(id, buffer, sent);
-        None
-    }
-
     /// Queues the bytes that the socket did not accept. They are sent when it is writable.
     #[cold]
-    fn send_rest(&mut self, id: ConnectionId, buffer: Buffer, sent: usize) {
+    pub(super) fn send_rest(&mut self, id: ConnectionId, buffer: Buffer, sent: usize) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -65,7 +29,12 @@ impl Epoll {
 
     /// Appends the buffer to the queue. Creates the queue at the first send with `more` or while
     /// the transport is connecting.
-    fn send_queued(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer> {
+    pub(super) fn send_queued(
+        &mut self,
+        id: ConnectionId,
+        buffer: Buffer,
+        more: bool,
+    ) -> Option<Buffer> {
         let transport = self.base.transports.live(id)?;
         if buffer.is_empty() && (more || transport.queue.is_none()) {
             return Some(buffer);
