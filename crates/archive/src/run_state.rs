@@ -158,6 +158,7 @@ impl Renewal {
     pub(crate) fn apply(self, epoch: u64) -> u64 {
         match epoch ^ u64::from(self.0.get()) {
             // An epoch of zero would mean that no position is known.
+            0 if epoch == 2 => 3,
             0 => 2,
             other => other,
         }
@@ -174,6 +175,7 @@ mod tests {
         assert_eq!(of(3, 5), 6);
         assert_eq!(of(1, u64::MAX), u64::MAX - 1);
         assert_eq!(of(3, 3), 2);
+        assert_eq!(of(2, 2), 3);
     }
 
     #[test]

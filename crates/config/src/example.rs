@@ -58,7 +58,7 @@ impl DirectiveKind {
             Self::List { expected } => expected[expected.find('[')?..].to_owned(),
             Self::Secrets => "[{ file = \"/etc/veche/api.key\" }]".to_owned(),
             Self::Table => "{ greeting = \"hi\" }".to_owned(),
-            Self::Pairs { expected } => expected.replace("a table such as ", ""),
+            Self::Pairs { expected, .. } => expected.replace("a table such as ", ""),
             Self::Certificates => "{ certificate = \"cert.pem\", key = \"key.pem\" }".to_owned(),
         })
     }

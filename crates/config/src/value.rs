@@ -70,6 +70,8 @@ pub(crate) enum DirectiveKind {
     Pairs {
         /// The words that follow "expected" in the error message.
         expected: &'static str,
+        /// Whether user information and the queries of URLs are removed when the value is shown.
+        is_masked: bool,
     },
     /// A table with the files of a certificate or the names to order one for, or a list of such tables.
     Certificates,
@@ -91,7 +93,10 @@ pub(crate) enum DirectiveValue {
     Secrets(Vec<SecretSource>),
     Table(toml::Table),
     /// Names and values, in the order in which the table's positions in the file are stored.
-    Pairs(Vec<(String, String)>),
+    Pairs {
+        pairs: Vec<(String, String)>,
+        is_masked: bool,
+    },
     Certificates(Vec<CertificateSource>),
 }
 
@@ -119,8 +124,9 @@ impl DirectiveKind {
         if let Self::Certificates = self {
             return self.certificates(found).map(DirectiveValue::Certificates);
         }
-        if let Self::Pairs { .. } = self {
-            return self.pairs(found).map(DirectiveValue::Pairs);
+        if let Self::Pairs { is_masked, .. } = *self {
+            let pairs = self.pairs(found)?;
+            return Ok(DirectiveValue::Pairs { pairs, is_masked });
         }
         self.accept(found).ok_or_else(|| self.refusal(found))
     }
@@ -315,7 +321,7 @@ impl DirectiveKind {
                 vec!["a list of strings, { file = \"FILE\" } and { env = \"NAME\" }".to_owned()]
             }
             Self::Table => vec!["a table such as { greeting = \"hi\" }".to_owned()],
-            Self::Pairs { expected } => vec![expected.to_string()],
+            Self::Pairs { expected, .. } => vec![expected.to_string()],
             Self::Certificates => vec![
                 "{ certificate = \"FILE\", key = \"FILE\" }".to_owned(),
                 "{ acme = [\"NAME\"] }".to_owned(),
@@ -369,9 +375,13 @@ impl fmt::Display for DirectiveValue {
                 let shown = without_secrets(toml::Value::Table(table.clone()));
                 write!(f, "{shown}")
             }
-            Self::Pairs(pairs) => {
+            Self::Pairs { pairs, is_masked } => {
+                let shown = |value: &String| match is_masked {
+                    true => masked_text(value),
+                    false => value.clone(),
+                };
                 let pairs = pairs.iter();
-                let pairs = pairs.map(|(name, value)| (name.clone(), masked_text(value).into()));
+                let pairs = pairs.map(|(name, value)| (name.clone(), shown(value).into()));
                 write!(f, "{}", toml::Value::Table(pairs.collect()))
             }
             Self::Certificates(list) => {

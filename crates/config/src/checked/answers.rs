@@ -30,7 +30,7 @@ impl Checker<'_> {
 
     /// Reads `headers`; they are optional.
     pub(super) fn answer_headers(&mut self, table: &RawTable) -> Option<Option<RouteHeaders>> {
-        let Some(DirectiveValue::Pairs(pairs)) = table.value("headers") else {
+        let Some(DirectiveValue::Pairs { pairs, .. }) = table.value("headers") else {
             return table.is_sound("headers").then_some(None);
         };
         let mut is_sound = true;

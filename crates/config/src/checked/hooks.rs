@@ -112,7 +112,7 @@ impl Checker<'_> {
     /// Reads `hooks` of a route.
     pub(super) fn route_hooks(&mut self, table: &RawTable) -> Option<RouteHooks> {
         let mut hooks = RouteHooks::default();
-        let Some(DirectiveValue::Pairs(pairs)) = table.value("hooks") else {
+        let Some(DirectiveValue::Pairs { pairs, .. }) = table.value("hooks") else {
             return table.is_sound("hooks").then_some(hooks);
         };
         let mut is_sound = true;

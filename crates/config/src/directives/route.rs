@@ -132,6 +132,7 @@ pub(super) static ROUTE: &[Directive] = &[
         name: "headers",
         kind: DirectiveKind::Pairs {
             expected: "a table such as { X-Frame-Options = \"DENY\" }",
+            is_masked: false,
         },
         default: DefaultValue::Unset("none"),
         handlers: &["static", "lua", "app"],
@@ -208,6 +209,7 @@ pub(super) static ROUTE: &[Directive] = &[
         name: "hooks",
         kind: DirectiveKind::Pairs {
             expected: "a table such as { connect = \"http://127.0.0.1/connect\", rpc = \"off\" }",
+            is_masked: true,
         },
         default: DefaultValue::Unset("the URLs of `[hooks]`"),
         handlers: PROTOCOL_HANDLERS,
