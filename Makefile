@@ -36,7 +36,7 @@ test-full: setup-run ## test, and what lasts longer, in parts of at most an hour
 bench: build setup-bench ## the side-by-side figures; see bench/README.md
 	bench/run
 
-instructions: setup-test ## instructions of each path beside bench/instructions.toml; see bench/README.md
+instructions: setup-instructions ## instructions of each path beside bench/instructions.toml; see bench/README.md
 	bench/instructions
 
 shootout: build setup-shootout ## Veche beside its peers in one run; see bench/README.md
@@ -65,11 +65,10 @@ setup-run:
 
 setup-test: setup-run
 	@tests/setup/packages.sh test
-	@tests/setup/pebble.sh
 	@tests/setup/centrifuge.sh || echo "no npm centrifuge: the tests with it will be skipped"
 	@tests/setup/pypi.sh cent > /dev/null || echo "no PyPI cent: the test with it will be skipped"
 	@tests/setup/pypi.sh centrifuge-python > /dev/null || echo "no PyPI centrifuge-python: the tests with it will be skipped"
-	@tests/setup/counts.sh || echo "no gungraun-runner: instructions will not be counted"
+	@tests/setup/counts.sh --if-judged || echo "no gungraun-runner: instructions will not be counted"
 
 setup-full: setup-test
 	@tests/setup/packages.sh full
@@ -78,6 +77,10 @@ setup-full: setup-test
 setup-bench: setup-run
 	@tests/setup/packages.sh bench
 	@tests/setup/go.sh
+
+setup-instructions: setup-run
+	@tests/setup/packages.sh test
+	@tests/setup/counts.sh
 
 setup-shootout: setup-run
 	@tests/setup/packages.sh shootout
@@ -95,4 +98,4 @@ setup-mutants: setup-run
 setup-fuzz: setup-run
 	@tests/setup/fuzz.sh
 
-.PHONY: help run chat demo build check test test-crate test-full bench instructions shootout mutants fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-mutants setup-fuzz
+.PHONY: help run chat demo build check test test-crate test-full bench instructions shootout mutants fuzz deny package setup setup-run setup-test setup-full setup-bench setup-instructions setup-shootout setup-package setup-deny setup-mutants setup-fuzz

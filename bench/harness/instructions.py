@@ -54,14 +54,19 @@ class Stopped(Exception):
     """Ends the run with a reason of one line."""
 
 
-def why_not():
-    """The reason why nothing can be counted here, or None."""
-    missing = [name for name in ("valgrind", "callgrind_control", "gungraun-runner") if shutil.which(name) is None]
-    if missing:
-        return f"{', '.join(missing)} not installed: make setup-test"
+def why_no_valgrind():
+    """The reason why Valgrind can't be used here, or None."""
+    missing = [name for name in ("valgrind", "callgrind_control") if shutil.which(name) is None]
+    return f"{', '.join(missing)} not installed: make setup-test" if missing else None
+
+
+def why_no_runner():
+    """The reason why gungraun can't be used here, or None."""
+    if shutil.which("gungraun-runner") is None:
+        return "gungraun-runner not installed: make setup-instructions"
     said = subprocess.run(["gungraun-runner", "--version"], capture_output=True, text=True).stdout
     if RUNNER_VERSION not in said:
-        return f"gungraun-runner {RUNNER_VERSION} is needed, here is {said.strip()}: make setup-test"
+        return f"gungraun-runner {RUNNER_VERSION} is needed, here is {said.strip()}: make setup-instructions"
     return None
 
 
@@ -268,6 +273,7 @@ def parse():
     parser.add_argument("--repeat", metavar="N", type=int, default=1, help="count N times and show how far the runs differ")
     parser.add_argument("--build", action="store_true", help="only build the counted programs")
     parser.add_argument("--if-judged", action="store_true", help="do nothing where the file is of another machine")
+    parser.add_argument("--is-judged", action="store_true", help="only report whether the file is of this machine")
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object and compare nothing")
     arguments = parser.parse_args()
     if arguments.update and (not arguments.reason or arguments.only or arguments.against):
@@ -277,9 +283,16 @@ def parse():
 
 def main():
     arguments = parse()
-    if reason := why_not() or (arguments.if_judged and why_not_judged(machine())):
+    reason = why_no_valgrind()
+    if arguments.if_judged or arguments.is_judged:
+        reason = reason or why_not_judged(machine())
+    if not arguments.is_judged:
+        reason = reason or why_no_runner()
+    if reason:
         print(f"SKIPPED: {reason}")
         return SKIPPED
+    if arguments.is_judged:
+        return 0
     try:
         return run(arguments)
     except Stopped as stopped:

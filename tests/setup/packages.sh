@@ -5,7 +5,7 @@ set -euo pipefail
 
 declare -A packages=(
   [run]="build-essential ca-certificates curl"
-  [test]="chromium composer haproxy libnginx-mod-stream libpam-modules libpam0g mariadb-server netcat-openbsd nginx-light nodejs npm php-cli php-codesniffer php-curl php-fpm php-psr-log phpunit procps prometheus python3 python3-venv redis-server util-linux valgrind"
+  [test]="chromium composer haproxy libnginx-mod-stream libpam-modules libpam0g mariadb-server netcat-openbsd nginx-light nodejs npm pebble php-cli php-codesniffer php-curl php-fpm php-psr-log phpunit procps prometheus python3 python3-venv redis-server util-linux valgrind"
   [full]="bsdextrautils dnsutils openssl procps slowhttptest testssl.sh"
   [bench]="apache2-utils luajit nginx-light nodejs openssl php-cli procps python3 redis-server util-linux wrk"
   [package]="binutils dpkg musl-tools"

@@ -17,7 +17,6 @@ use crate::support::{skip, until};
 
 /// A Pebble process, which may not be running, and its addresses.
 pub(super) struct Pebble {
-    program: PathBuf,
     folder: PathBuf,
     /// The authority of Pebble's own server certificate.
     authority: Authority,
@@ -32,10 +31,8 @@ pub(super) const BLOCKED: &str = "blocked.veche.test";
 impl Pebble {
     /// Returns `None`, with a message, if Pebble is not installed.
     pub(super) fn new(test: &str) -> Option<Self> {
-        let target = Path::new(env!("CARGO_BIN_EXE_veche")).ancestors().nth(2);
-        let program = target.expect("a target folder").join("tools/pebble");
-        if !program.exists() {
-            skip("no Pebble on this machine (tests/setup/pebble.sh)");
+        if Command::new("pebble").arg("-help").output().is_err() {
+            skip("no Pebble on this machine (Debian package pebble)");
             return None;
         }
         let folder = std::env::temp_dir().join(format!("veche-{test}-{}", std::process::id()));
@@ -45,7 +42,6 @@ impl Pebble {
         let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
         let [address, management] = listeners.map(|one| one.local_addr().expect("bound"));
         Some(Self {
-            program,
             folder,
             authority,
             address,
@@ -90,7 +86,7 @@ impl Pebble {
         let file = self.folder.join("pebble.json");
         fs::write(&file, config.to_string()).expect("written");
         let log = fs::File::create(self.folder.join("log")).expect("a log");
-        let command = &mut Command::new(&self.program);
+        let command = &mut Command::new("pebble");
         let child = command
             .arg("-config")
             .arg(file)
