@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""examples/chat with USERS (10,000) users connected, each in a dialogue with another one and in "people:all", while two more
-talk: nothing is lost, comes twice or out of order, also where one of the two goes through a tunnel. The crowd is silent first,
-then publishes RATE times a second, with a ledger of its own. No client of the crowd may lose the connection.
+"""Runs examples/chat with USERS (10,000) connected users, each in a dialogue with one other user and in "people:all",
+while two more users talk. No message of the two may be lost, duplicated or out of order, even if one of them is
+disconnected for a while. The crowd is silent first, then publishes RATE times a second and counts its messages too. No
+client of the crowd may lose its connection.
 
-Prints resident memory of the server process for each user, and how much longer than before the crowd came an answer takes:
-ratios of one run, which say little where other programs have the cores."""
+Prints the resident memory of the server process per user, and the ratio of the response times with and without the
+crowd. These are figures of one run, which mean little if other programs use the cores."""
 
 import base64
 import hashlib
@@ -29,14 +30,14 @@ import veche  # noqa: E402
 EXAMPLE = veche.ROOT / "examples" / "chat"
 SECRET = secrets.token_hex(32)
 RATE = 200
-ROUNDS = 500  # of question and answer in each phase
-MISSED = 100  # messages in the tunnel
+ROUNDS = 500  # questions with an answer in each phase
+MISSED = 100  # messages published while Bob is disconnected
 OPENING_MAX = 200  # handshakes at a time
-LAST_WORDS_S = 10  # at most, until the whole crowd has received the last publications
+LAST_WORDS_S = 10  # maximum time until the whole crowd has received the last publications
 
 
 def token(user):
-    """The response of /api/token. Registering this many would be ten thousand times the work of a login, and shows nothing here."""
+    """Returns a token like that of /api/token. Registering all users would only add ten thousand password hashes."""
 
     def encode(data):
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -52,7 +53,7 @@ def dialog(*users):
 
 
 class Client:
-    """A user's connection: bytes in, messages out."""
+    """A user's connection. It decodes received bytes into messages."""
 
     def __init__(self, user, port):
         self.user, self.port = user, port
@@ -67,7 +68,7 @@ class Client:
         )
 
     def send(self, *commands):
-        """Commands that may be answered later; the id of the last one."""
+        """Sends commands without waiting for their replies; returns the id of the last command."""
         lines = []
         for command in commands:
             if command:
@@ -84,7 +85,8 @@ class Client:
         self.send({"connect": {"token": token(self.user)}}, *({"subscribe": each} for each in subscriptions))
 
     def take(self, data):
-        """The messages that are whole by now; pings are answered. Raises ConnectionError at the end."""
+        """Takes received bytes, answers pings, and returns the complete messages. Raises ConnectionError if the
+        connection has ended."""
         if not data:
             raise ConnectionError(f"{self.user} was disconnected")
         self.buffer += data
@@ -117,7 +119,7 @@ class Client:
         return messages
 
     def listen(self):
-        """Messages as they arrive, until the generator is closed."""
+        """Yields messages as they arrive, until the generator is closed."""
         self.socket.settimeout(10)
         while True:
             yield from self.take(self.socket.recv(65536))
@@ -132,7 +134,8 @@ def publication(message, channel):
 
 
 class Crowd:
-    """Users 0 to `count`, two and two; runs in a separate process, and gets "talk", then "end" from `pipe`."""
+    """The users with numbers below `count`, in pairs. Runs in a separate process, which receives "talk" and then "end"
+    from `pipe`."""
 
     def __init__(self, port, count, pipe):
         self.port, self.count, self.pipe = port, count, pipe
@@ -200,7 +203,7 @@ class Crowd:
 
     def say(self):
         self.due += 1 / RATE
-        self.turn = (self.turn + 7919) % len(self.said)  # here and there
+        self.turn = (self.turn + 7919) % len(self.said)  # spreads the publications over the dialogues
         self.said[self.turn] += 1
         number = self.turn * 2
         self.clients[number].send({"publish": {"channel": self.channel(number), "data": {"n": self.said[self.turn]}}})
@@ -220,7 +223,7 @@ def crowd(port, count, pipe):
 
 
 class Talker:
-    """Ann or Bob: publishes and receives numbers, which arrive in order and once."""
+    """Ann or Bob: publishes numbers and checks that each publication arrives once and in order."""
 
     def __init__(self, user, port, since=None):
         self.channel, self.last, self.epoch = dialog("ann", "bob"), 0, None
@@ -240,7 +243,7 @@ class Talker:
         self.client.send({"publish": {"channel": self.channel, "data": {"n": n}}})
 
     def hear(self):
-        """The next publication; the next offset has to be its."""
+        """Returns the next publication, which must have the next offset."""
         found = next(filter(None, (publication(message, self.channel) for message in self.messages)))
         return self.check(found)
 
@@ -257,7 +260,7 @@ def expect(got, wanted):
 
 
 def talk(ann, bob):
-    """Ann asks and Bob answers, again and again; how long that takes, in seconds."""
+    """Ann asks and Bob answers, ROUNDS times. Returns the durations of the rounds in seconds."""
     took = []
     for n in range(ROUNDS):
         started = time.perf_counter()
@@ -272,7 +275,7 @@ def talk(ann, bob):
 
 
 def through_a_tunnel(ann, bob, port):
-    """Bob is disconnected while Ann publishes a hundred messages, and reconnects."""
+    """Disconnects Bob while Ann publishes MISSED messages; Bob then reconnects and recovers them."""
     bob.client.socket.close()
     for n in range(MISSED):
         ann.say(n)
@@ -289,7 +292,7 @@ def through_a_tunnel(ann, bob, port):
 
 
 def memory_of(server):
-    """Resident bytes of the server process."""
+    """Returns the resident memory of the server process in bytes."""
     supervisor = server.process.pid
     child = pathlib.Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()[0]
     status = pathlib.Path(f"/proc/{child}/status").read_text()
@@ -297,7 +300,8 @@ def memory_of(server):
 
 
 def example():
-    """Its configuration with another port, and no limit of how fast the two may talk; its files."""
+    """Returns the example's configuration with another port and without the limit of message rates, and the example's
+    files."""
     config = (EXAMPLE / "veche.toml").read_text()
     assert "127.0.0.1:8080" in config and 'message_rate = "600/m"' in config
     config = config.replace('message_rate = "600/m"', 'message_rate = "off"')

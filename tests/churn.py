@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Connections that come and go in every bad way, for SECONDS (60): after it the server holds not a descriptor and not
-a megabyte more than before, refused no connection, and a connection that was open all the time still gets its echoes."""
+"""Opens connections and ends them in every bad way, for SECONDS (60). Afterwards the server must have no more
+descriptors than before and at most GROWTH_BYTES_MAX more memory, it must not have refused a connection, and a
+connection that was open all the time must still get its echoes."""
 
 import os
 import pathlib
@@ -158,7 +159,8 @@ def state(pid):
 
 
 def settled(pid, descriptors):
-    """Like `state`, once at most that number of descriptors is open, or after 15 s: the last connections may still be closing."""
+    """Waits until at most `descriptors` are open, for up to 15 s because the last connections may still be closing;
+    then returns `state`."""
     end = time.monotonic() + 15
     while state(pid)[0] > descriptors and time.monotonic() < end:
         time.sleep(0.2)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Three nodes on one Redis under faults. Publishers wait for acknowledgements and repeat with the same key; subscribers recover,
-on another node if theirs is gone. For each fault a ledger: publications lost, doubled and out of order, clients that were
-notified of a loss, clients that were disconnected.
+"""Three nodes on one Redis under faults. Publishers wait for acknowledgements and repeat a publication with the same
+idempotency key; subscribers recover, on another node if their node is gone. A ledger counts for each fault the
+publications that were lost, duplicated or out of order, the clients that were notified of a loss, and those that were
+disconnected.
 
-`cluster.py` makes one fault, another one each day; `cluster.py full` makes all of them with 1,000 subscribers, `cluster.py WORD`
-and `cluster.py full WORD` those whose name has the word."""
+`cluster.py` tests one fault, a different one each day; `cluster.py full` tests all faults with 1,000 subscribers.
+`cluster.py WORD` and `cluster.py full WORD` test the faults whose names contain the word."""
 
 import asyncio
 import datetime
@@ -35,12 +36,12 @@ COLUMNS += ("attempts that failed", "longest publish", "echo p99 before and duri
 
 
 def trouble(node):
-    """The lines of a node's log that say that something is wrong with the engine."""
+    """Returns the warnings and errors about the engine in a node's log."""
     return [line for line in node.logs.splitlines() if "engine" in line and ("WARN" in line or "ERROR" in line)]
 
 
 def judge(case, outcome, world, memory, p99):
-    """Returns the problems."""
+    """Yields the deviations from the expected outcome of a fault."""
     ledger = world.ledger
     yield from world.failures
     yield from outcome.problems
@@ -86,7 +87,7 @@ def row(case, world, p99):
 
 
 async def run(case, size):
-    """Returns the row of a fault, and its problems."""
+    """Tests one fault. Returns its row of the table, and its problems."""
     subscribers, channels, hold = size
     world = World(case.rule, case.sentinel, subscribers, channels)
     try:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Fuzzes each target of fuzz/ for MINUTES of CPU time (10), as many at a time as there are cores, and reports the
-executions. What libFuzzer finds worth keeping goes to fuzz/corpus.local/; a crash goes to fuzz/artifacts/ and fails.
+executions. Inputs that reach new code are stored in fuzz/corpus.local/. A crash is stored in fuzz/artifacts/ and makes
+the run fail.
 
     tests/fuzz.py [MINUTES] [TARGET…]
 """
@@ -55,7 +56,7 @@ def run(command):
 
 
 def finding(text):
-    """What a person needs of a finding: the panic or the sanitizer's word, and how to see it again."""
+    """Returns the essential part of a finding: the panic or the sanitizer's error, and how to reproduce it."""
     lines = text.splitlines()
     starts = [n for n, line in enumerate(lines) if "panicked at" in line or "ERROR: " in line]
     shown = [line for n in starts[:2] for line in lines[n : n + 4]]

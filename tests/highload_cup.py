@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """highload_cup.py [SIZE]: runs the Highload Cup example on the real server and checks it with the example's oracle.
 
-Data and requests are generated, loaded from a folder and from an archive, and queried with one worker and with two.
-Then a bug is put into the application, one at a time, and the oracle has to detect each. SIZE multiplies the data and is
-1 by default; the runs with bugs use the smallest size.
+The data and the requests are generated; the data is loaded from a folder and from an archive, and queried with one
+worker and with two. Then bugs are put into the application, one at a time, and the oracle has to detect each. SIZE
+multiplies the data and is 1 by default; the runs with bugs use the smallest size.
 """
 
 import os
@@ -44,7 +44,7 @@ def generate(folder, users, locations, visits, *more):
 
 
 class Running:
-    """run.sh with a copy of the example."""
+    """A server that run.sh starts with a copy of the example."""
 
     def __init__(self, example, data, workers):
         self.port = veche.free_port("0.0.0.0")  # where run.sh listens
@@ -61,7 +61,7 @@ class Running:
         return self
 
     def __exit__(self, *_):
-        for _ in range(2):  # the second does not wait for clients
+        for _ in range(2):  # the second signal makes the server stop without waiting for clients
             self.process.send_signal(signal.SIGTERM)
             try:
                 self.process.wait(3)

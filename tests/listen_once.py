@@ -2,7 +2,8 @@
 
     python3 listen_once.py http://127.0.0.1:8080 tester01
 
-As little of RFC 6455 as a test needs, with the standard library alone, so that it shares no code with the server.
+Implements only the parts of RFC 6455 that a test needs, with the standard library, so that it shares no code with the
+server.
 """
 
 import base64
@@ -34,7 +35,7 @@ def connect(origin, user):
 
 
 def frames(reader):
-    """Opcode and payload of each frame; the demo's messages are one frame each."""
+    """Yields the opcode and payload of each frame. Every message of the demo is a single frame."""
     while head := reader.read(2):
         size = head[1] & 0x7F
         if size == 126:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A million channels on one server: 8,000 Centrifuge clients with 125 channels of their own each. Says what a channel with its
-one subscription takes of the server's memory, publishes to some thousands of them, and checks the receivers.
+"""Creates a million channels on one server: 8,000 Centrifuge clients have 125 channels of their own each. Prints the
+memory that a channel with its one subscription takes, publishes to some thousands of channels, and checks the
+receivers.
 
-Fails if a channel and its subscription together take more than 200 + 100 bytes and what the client's session and the home
-keep of the name; the first argument is another number of clients."""
+Fails if a channel and its subscription together take more than 200 + 100 bytes plus two copies of the channel's name,
+one in the client's session and one in the hub. The first argument replaces the number of clients."""
 
 import json
 import pathlib
@@ -121,7 +122,8 @@ class Crowd:
                 key.data.take()
 
     def each(self, begin, replies):
-        """Starts this many at a time, and waits for their replies."""
+        """Calls `begin` for all clients, AT_A_TIME at a time, and waits until each of these clients has `replies`
+        replies."""
         for first in range(0, CLIENTS, AT_A_TIME):
             some = [begin(number) for number in range(first, min(first + AT_A_TIME, CLIENTS))]
             self.until("replies", lambda some=some: all(client.replies == replies for client in some))
@@ -138,7 +140,7 @@ class Crowd:
 
 
 def resident_bytes(server):
-    """Of the server process, which is the supervisor's only child."""
+    """Returns the resident memory of the server process, the supervisor's only child, in bytes."""
     pid = server.process.pid
     child = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
     for line in pathlib.Path(f"/proc/{child}/status").read_text().splitlines():

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what the tests are worth: breaks the code in a sample of small ways by cargo-mutants, and counts how many of
-these mutants the tests catch. `make mutants` runs it.
+"""Measures how well the tests detect bugs: makes a sample of small changes to the code with cargo-mutants, and counts
+how many of these mutants the tests catch. `make mutants` runs it.
 
     tests/mutants.py [--seed N] [--size N] [--minutes N] [CRATE…]
 
-The sample is the same for a seed (1) as long as the code is the same, and each crate has its share of it. Mutants that
-change nothing are named in .cargo/mutants.toml and left out. The crates are divided among two lanes that run side by
-side, each on its own copy of the tree in target/mutants/, which also has the logs of each mutant. Ends with 1 if a crate
-is below its goal, with 2 if it could not be measured.
+The sample depends only on the seed (1) and the code, and each crate has a fixed share of it. Mutants that do not change
+the behaviour are listed in .cargo/mutants.toml and left out. The crates are divided among two parallel runs, each on
+its own copy of the tree in target/mutants/, which also has the logs of each mutant. The exit status is 1 if a crate is
+below its goal, and 2 if a crate could not be measured.
 """
 
 import argparse
@@ -48,9 +48,9 @@ class Suite:
 
 @dataclasses.dataclass(frozen=True)
 class Crate:
-    """A folder in crates/, its mutants in a sample of 300, the percentage to catch, and the suites in order: each suite
-    runs on the mutants that those before it have missed. The cost of a mutant, relative to those of other crates, is
-    only for the division of the time among crates."""
+    """A crate, by its folder in crates/. `share` is its number of mutants in a sample of 300, and `goal` the percentage
+    to catch. The suites run in order, each on the mutants that the earlier ones have missed. `cost` is the relative
+    duration of one mutant; it only serves to divide the time among the crates."""
 
     name: str
     share: int
@@ -84,8 +84,8 @@ class Impossible(Exception):
 
 
 def sample(names, size, seed):
-    """A sample of the names. A mutant's place in the order depends on the seed and itself, but not on its line: a change
-    of the code exchanges only what it touches."""
+    """Returns a sample of the names. A mutant's rank depends on the seed and its name without the line number, so a
+    change of the code affects only the mutants of the changed code."""
     same, places = collections.Counter(), {}
     for name in names:
         stem = re.sub(r":\d+:\d+:", ":", name, count=1)
@@ -95,12 +95,12 @@ def sample(names, size, seed):
 
 
 def pattern(name):
-    """The regular expression of Rust's that matches this name alone."""
+    """Returns a regular expression of Rust that matches only this name."""
     return "^" + re.sub(r"[\\.+*?()|\[\]{}^$]", r"\\\g<0>", name) + "$"
 
 
 def verdicts(outcomes):
-    """What cargo-mutants found, by name of the mutant."""
+    """Returns the verdicts of cargo-mutants by the name of the mutant."""
     found = {}
     for outcome in outcomes:
         if isinstance(outcome["scenario"], dict):
@@ -109,7 +109,7 @@ def verdicts(outcomes):
 
 
 def commands(crate, suite, names, output):
-    """The call of cargo-mutants that runs a suite on those mutants."""
+    """Returns the command line of cargo-mutants that runs a suite on the mutants `names`."""
     return [
         *("cargo", "mutants", "--in-place", "--iterate", "--shuffle", "--colors=never", f"--output={output}"),
         *("--cargo-arg=--locked", "--profile=mutants", "--minimum-test-timeout=20", "--timeout-multiplier=5"),
@@ -122,8 +122,8 @@ def commands(crate, suite, names, output):
 
 
 def unwanted(names, tree, call):
-    """The mutants that this call would run although no pattern matches them: cargo-mutants 27.1 applies no pattern to
-    its deletions of fields."""
+    """Returns the mutants that this command would run although no pattern matches them. There are some because
+    cargo-mutants 27.1 ignores the patterns for mutants that delete fields."""
     listed = subprocess.run([*call[:2], "--list", *call[2:]], cwd=tree, capture_output=True, text=True, check=False)
     if listed.returncode != 0:
         raise Impossible(f"cargo mutants --list: {listed.stderr.strip()}")
@@ -143,7 +143,8 @@ class Result:
 
     @property
     def percent(self):
-        """Of those that could be built: a mutant that hangs counts as caught. `None` if none was built."""
+        """The percentage of caught mutants among those that could be built; a mutant that hangs counts as caught.
+        `None` if none could be built."""
         seen = self.count("caught") + self.count("timeout")
         all_ = seen + self.count("missed")
         return 100 * seen / all_ if all_ else None
@@ -158,7 +159,7 @@ class Result:
 
 
 def table(results):
-    """The lines of the report."""
+    """Returns the lines of the report."""
     lines = [f"{'crate':10}{'caught':>8}{'missed':>8}{'timeout':>9}{'unviable':>10}{'percent':>9}{'goal':>6}"]
     for result in results:
         percent = "–" if result.percent is None else f"{result.percent:.1f}"
@@ -171,14 +172,14 @@ def table(results):
 
 
 def status(results):
-    """The exit code."""
+    """Returns the exit code."""
     if any(result.percent is not None and not result.is_good for result in results):
         return 1
     return 0 if results and all(result.is_good for result in results) else 2
 
 
 def lanes_of(crates, lanes=LANES):
-    """The crates of each lane, the most expensive first to the lane with the least to do."""
+    """Divides the crates among the lanes: the most expensive first, each to the lane with the least work so far."""
     divided = [[] for _ in range(lanes)]
     for crate in sorted(crates, key=lambda crate: -crate.share * crate.cost):
         min(divided, key=lambda lane: sum(one.share * one.cost for one in lane)).append(crate)
@@ -186,13 +187,14 @@ def lanes_of(crates, lanes=LANES):
 
 
 def part_of(seconds, crate, crates):
-    """The part of the time that is left for a crate, when it and those behind it are still to be measured."""
+    """Returns a crate's part of the remaining time `seconds`, which is divided among this crate and all later ones in
+    `crates`."""
     behind = crates[crates.index(crate) :]
     return seconds * crate.share * crate.cost / sum(one.share * one.cost for one in behind)
 
 
 def copy_tree(tree):
-    """Brings a copy up to date. Files that are the same keep their times, so little is built again."""
+    """Updates a copy of the tree. Unchanged files keep their modification times, so that little is rebuilt."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False
     )
@@ -213,7 +215,7 @@ def copy_tree(tree):
 
 
 def mutants_of(crate, tree):
-    """Names of all mutants of a crate but those that .cargo/mutants.toml leaves out."""
+    """Returns the names of all mutants of a crate except those that .cargo/mutants.toml excludes."""
     command = ["cargo", "mutants", "--list", "--json", f"--package={crate.package}"]
     listed = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     if listed.returncode != 0:
@@ -222,7 +224,8 @@ def mutants_of(crate, tree):
 
 
 def environment(seed, build):
-    """Random tests take the same ways each time, and keep nothing for the next mutant."""
+    """Returns environment variables with which random tests use the same values each time and store no failures for the
+    next mutant."""
     return os.environ | {
         "CARGO_TARGET_DIR": str(build),
         "CARGO_PROFILE_DEV_DEBUG": "0",
@@ -233,7 +236,7 @@ def environment(seed, build):
 
 
 def run(crate, suite, names, seed, until, lane):
-    """Results of the mutants that were finished before the time limit."""
+    """Runs a suite on mutants. Returns the results of those that were finished before the time limit."""
     output = WORK / crate.name / str(crate.suites.index(suite) + 1)
     shutil.rmtree(output, ignore_errors=True)
     # With --iterate, mutants that an earlier run has caught are left out.
@@ -267,7 +270,7 @@ def run(crate, suite, names, seed, until, lane):
 
 
 def measure(crate, size, seed, until, lane):
-    """Runs a crate's suites, each on what those before it have missed."""
+    """Runs a crate's suites in order, each on the mutants that the earlier ones have missed."""
     chosen = sample(mutants_of(crate, lane / "tree"), size, seed)
     result = Result(crate, len(chosen), {})
     left = chosen
@@ -285,7 +288,7 @@ def measure(crate, size, seed, until, lane):
 
 
 def measure_lane(crates, lane, size, seed, end):
-    """Measures crates one after the other in a folder of their own, until that time."""
+    """Measures crates one after the other in the folder of their lane, until the time `end`."""
     tree = lane / "tree"
     tree.mkdir(parents=True, exist_ok=True)
     copy_tree(tree)

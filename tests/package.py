@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the Debian package of a built binary, unpacks it into a folder of its own, and runs its contents.
+"""Makes the Debian package of a built binary, unpacks it into a temporary folder, and tests its scripts and its server.
 
 Takes the binary from VECHE_BIN, or the newest of target/*/veche. Nothing is installed on this machine.
 """
@@ -96,7 +96,8 @@ def check_unit(tree):
 
 
 def check_install(tree):
-    """Runs the scripts of the package on the unpacked tree; what would change this machine's users is only written down."""
+    """Runs the scripts of the package on the unpacked tree. Commands that would change the users of this machine are
+    only recorded."""
     shims, said = tree / "shims", tree / "said"
     shims.mkdir()
     for name in ["getent", "useradd", "chown", "systemctl"]:
@@ -128,7 +129,7 @@ def check_install(tree):
 
 
 def status_of_call(address, headers=""):
-    """The status that a call of the API gets."""
+    """Makes a call of the API. Returns the HTTP status."""
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=SOON_S) as client:
         client.sendall(f"GET /api/info HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
@@ -136,7 +137,7 @@ def status_of_call(address, headers=""):
 
 
 def echo(address):
-    """A WebSocket echo by hand: whether the message is returned."""
+    """Sends a message over a WebSocket. Returns whether the server echoes it."""
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=SOON_S) as client:
         key = base64.b64encode(os.urandom(16)).decode()
@@ -154,7 +155,7 @@ def echo(address):
 
 
 def check_server(tree):
-    """Starts the packaged binary with the packaged configuration, on ports of the system's choice."""
+    """Starts the packaged binary with the packaged configuration, on free ports."""
     veche, config = tree / "usr/bin/veche", tree / "etc/veche/veche.toml"
     for folder in ["run/veche", "var/log/veche"]:
         (tree / folder).mkdir(parents=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs what docs/guide/php.md offers to copy, and the applications in README.md: their PHP in Veche\\Testing\\AppTester, configurations in `veche check`,
-`nginx -t` and `php-fpm -t`, commands in a shell. The binary is VECHE_BIN.
+"""Tests the code blocks of docs/guide/php.md and the applications in README.md: PHP with Veche\\Testing\\AppTester,
+configurations with `veche check`, `nginx -t` and `php-fpm -t`, and commands in a shell. The binary is VECHE_BIN.
 
-A block of a program that is not installed is skipped with a line.
+If a program is not installed, its blocks are skipped, which is reported.
 """
 
 import glob
@@ -79,7 +79,7 @@ def fault(status, out, err):
 
 
 def program(code):
-    """Completes a block to an application."""
+    """Makes a complete application of a code block."""
     if "Veche\\App::create()" in code:
         return "<?php\n" + code.removeprefix("<?php\n")
     if not HANDLER.search(code):
@@ -103,7 +103,7 @@ def php(code, folder):
 
 
 def database(code, folder):
-    """The second message uses a connection that has ended, and is answered nevertheless."""
+    """Tests that the second message is answered although its database connection has ended."""
     fake = re.sub(r"new PDO\([^)]*\)", "new FakePdo()", code)
     (folder / "app.php").write_text(program(fake + FAKE_PDO))
     driver = DRIVER.replace("$conn->say('hello');", "$conn->say('tea'); $conn->say('tea');")
@@ -154,7 +154,7 @@ def ini(code, folder):
 
 
 def sh(code, folder):
-    """Runs the commands, with a check of the configuration in place of a server."""
+    """Runs the commands; instead of starting a server, `veche dev` checks the configuration."""
     binary = os.environ["VECHE_BIN"]
     shell = f'veche() {{ [ "$1" = dev ] && set -- check; "{binary}" "$@"; }}\nset -e\n'
     return fault(*run(["bash", "-c", shell + code], folder))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Tests the PHP SDK: PHPUnit on its sources and on the single file made of them, PSR-12, drift of generated files, and
-the manifest of Composer. The server is VECHE_BIN, by default the newest of target/*/veche.
+"""Tests the PHP SDK: PHPUnit on its sources and on the generated single file, PSR-12, whether the generated files are
+up to date, and the manifest of Composer. The server is VECHE_BIN, by default the newest of target/*/veche.
 
-Further words go to PHPUnit: tests/php_sdk.py --filter Restart
+Arguments are passed to PHPUnit: tests/php_sdk.py --filter Restart
 """
 
 import concurrent.futures
@@ -34,7 +34,7 @@ def number(name, output):
 
 
 def phpunit(kind, words):
-    """Runs all tests on that kind of the SDK. Returns whether they passed."""
+    """Runs all tests on the SDK as sources or as a single file. Returns whether they passed."""
     done = run(["phpunit", *words], {"VECHE_SDK": kind})
     if ok := re.search(r"^OK \((\d+) tests?", done.stdout, re.MULTILINE):
         passed, failed, skipped = int(ok[1]), 0, 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the back ends of examples/push-backends/php against real servers, with the handlers in Lua and with those in PHP:
-what each sends arrives at the user, and what is wrong is answered. The binary is VECHE_BIN.
+"""Runs the back ends of examples/push-backends/php against real servers, with the handlers in Lua and with those in
+PHP: each pushed message must reach the user, and invalid requests must get an error. The binary is VECHE_BIN.
 """
 
 import os
@@ -73,7 +73,7 @@ class Server:
         return self
 
     def __exit__(self, *_):
-        for _ in range(2):  # the second one ends it at once
+        for _ in range(2):  # the second signal ends the server at once
             self.process.terminate()
             time.sleep(0.2)
         self.process.wait()
@@ -105,7 +105,7 @@ def line(stream, wait):
 
 
 def push(server, arguments, path, printed, arrives):
-    """Returns the problem, or None."""
+    """Runs a program that pushes to a user. Returns the problem, or None."""
     with server.user(path) as user:
         try:
             deadline = time.monotonic() + WAIT_S

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""1,000 subscribers are each cut off every 2 s on average and recover from their position, while a back end
-publishes and the server process is killed in the middle of each of MINUTES (1): no subscriber has lost anything, got anything
-twice or out of order, and no receiver lost history. The ledger is that of `veche bench broadcast`."""
+"""Tests recovery with 1,000 subscribers. Each is disconnected every 2 s on average and recovers from its position,
+while a back end publishes. The server process is killed in the middle of each of MINUTES (1). No publication may be
+lost, duplicated or out of order, and no recovery may fail because history is missing. The ledger is that of `veche
+bench broadcast`."""
 
 import json
 import os
@@ -17,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "conformance"))
 import veche  # noqa: E402
 
 RECEIVERS = 1000
-CUTS = RECEIVERS / 2  # a second
+CUTS = RECEIVERS / 2  # per second
 RATE = 20
 # Minimum share of cuts that must lead to a reconnect for a meaningful run. Cuts of connections that
 # are reconnecting have no effect, so the share is lower on a busy machine.
@@ -59,13 +60,13 @@ connections_per_address = 100000
 
 
 def server_pid(supervisor):
-    """The server process, or None between two."""
+    """Returns the id of the server process; None after its end until the next one is started."""
     children = pathlib.Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
     return int(children[0]) if children else None
 
 
 def kill(supervisor):
-    """Kills the server process; in how many seconds another one was there, or None if that never came."""
+    """Kills the server process. Returns the seconds until another one was started, or None if none was."""
     old = server_pid(supervisor)
     if old is None:
         return None
@@ -79,7 +80,7 @@ def kill(supervisor):
 
 
 def kills(supervisor, minutes, over, took):
-    """Kills in the middle of each minute, unless it is over before."""
+    """Kills the server process in the middle of each minute, until `over` is set."""
     started = time.monotonic()
     for minute in range(minutes):
         if over.wait(max(0.0, started + 60 * minute + 30 - time.monotonic())):
@@ -102,7 +103,7 @@ def bench(server, minutes):
 
 
 def judge(report, done, took, minutes):
-    """The errors of the run."""
+    """Yields the errors of the run."""
     ledger = report["ledger"]
     recovery = ledger["recovery"]
     for fault in ("lost", "away", "duplicated", "reordered", "corrupted"):

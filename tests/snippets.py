@@ -1,9 +1,9 @@
-"""Runs what the documents offer to copy: each fenced block that pushes to tester01, against a real server.
+"""Runs the code blocks of documents that push to tester01, against a real server.
 
     python3 snippets.py ../README.md ../docs/guide/push.md
 
-Blocks of PHP and Python are programs as they stand. Of the shell's, those count of which each line is a push.
-The addresses of the demo's config are replaced by those in VECHE_API and VECHE_PUSH, and nothing else is touched.
+Blocks of PHP and Python are run as programs. Blocks of shell commands are run only if each line is a push. The
+addresses of the demo's configuration are replaced by those in VECHE_API and VECHE_PUSH; nothing else is changed.
 """
 
 import json
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 FENCE = re.compile(r"^( *)```(php|python|sh)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 PUSHES = re.compile(r"^(curl |printf |veche push --address 127\.0\.0\.1:1234 --user tester01 'hello'$)")
-ENOUGH_BLOCKS = 8  # fewer means that the documents and this test have lost each other
+ENOUGH_BLOCKS = 8  # if there are fewer, this test no longer recognises the blocks of the documents
 TIMEOUT_S = 10
 
 # Replaces `nc -w 1`, which waits for a second at its end and is not installed on every machine.
@@ -53,7 +53,8 @@ def here(code):
 
 
 def read_line(stream):
-    """Returns the next line, or None if none arrives in time. It is unbuffered, so that no line is hidden from select."""
+    """Returns the next line, or None if none arrives in time. The stream is unbuffered, so that `select` sees every
+    line."""
     line = b""
     while not line.endswith(b"\n"):
         if not select.select([stream], [], [], TIMEOUT_S)[0]:

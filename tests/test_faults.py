@@ -1,4 +1,4 @@
-"""The ledger of tests/cluster.py counts what it is there for."""
+"""Tests of the ledger of tests/cluster.py."""
 
 import unittest
 
@@ -12,7 +12,8 @@ class Accounts(unittest.TestCase):
         self.account.begin("e", 0)
 
     def counts(self, *received, final=None):
-        """Returns (lost, doubled, out of order, offsets reused) after these pairs of an offset and a number."""
+        """Returns the counts (lost, doubled, out of order, offsets reused) after receiving these pairs of an offset and
+        a number."""
         for offset, number in received:
             self.account.receive(offset, number)
         if final:

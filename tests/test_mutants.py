@@ -1,4 +1,4 @@
-"""The pure parts of mutants.py: the sample, the names given to cargo-mutants, and the judgement."""
+"""Tests of the pure parts of mutants.py: the sample, the patterns for cargo-mutants, and the verdict."""
 
 import re
 import unittest

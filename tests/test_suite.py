@@ -1,4 +1,5 @@
-"""The pure parts of tests/run: which steps run at the same time, what belongs to a choice of them, what output says."""
+"""Tests of the pure parts of tests/run: the schedule of the steps, the selection of steps, and the reading of their
+output."""
 
 import json
 import pathlib

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the workers of examples/workers, and an application on the PHP SDK, as processes of their own, and speaks the
-server's side of the runtime protocol with them: hello, the vectors whole and split, failures, long frames, the end.
+"""Starts the workers of examples/workers and an application on the PHP SDK as processes, and acts as the server in the
+runtime protocol: hello, the vectors as a whole and in pieces, failures, long frames, and the end.
 
-A worker whose interpreter is not installed is skipped with a line.
+If an interpreter is not installed, its worker is skipped, which is reported.
 """
 
 import json
@@ -106,7 +106,7 @@ def payload_of(vector):
 
 
 def check_answer(vector, head, payload):
-    """Compares an answer with what an echo has to say to the vector's event."""
+    """Checks that an answer is the one that an echo application gives to the vector's event."""
     event = vector["head"]
     assert (head["type"], head["id"]) == ("answer", event["id"]), head
     assert "failed" not in head, head["failed"]
@@ -166,7 +166,7 @@ def passes_over_what_is_new(command):
 
 
 def says_why_it_failed(command):
-    """An open without a request is no event of Veche's; what matters is that its handler fails and the worker stays."""
+    """Sends an invalid `open` event without a request: the handler must fail, and the worker must continue."""
     with Worker(command) as worker:
         worker.greet()
         worker.write(wire({"type": "event", "id": 5, "event": "open", "connection": "0.3.1"}))

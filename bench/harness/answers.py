@@ -1,6 +1,6 @@
-"""Correctness checks of a peer's answers before anything is timed: WebSocket echoes and an HTTP body.
+"""Checks that a peer's responses are correct before anything is timed: WebSocket echoes and an HTTP body.
 
-They use a small client of their own, so that a fault of the peers or of the tester is not repeated here.
+The checks use a separate small client, so that they do not share faults with the peers or the tester.
 """
 
 import base64
@@ -39,7 +39,7 @@ def check(server, patience_s=5.0):
 
 
 def _patiently(ask, patience_s):
-    """Retries at first: a master process may hold the socket before a worker serves it."""
+    """Retries until the time limit, because a master process may open the socket before a worker serves it."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -51,7 +51,8 @@ def _patiently(ask, patience_s):
 
 
 def check_http(port, path):
-    """A plain GET, twice on one connection: the body, and whether the server kept the connection for the second."""
+    """Makes a GET request twice on one connection. Returns the body, and whether the server kept the connection open
+    for the second request."""
     body = None
     with _Stream(port) as stream:
         for turn in range(2):

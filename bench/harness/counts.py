@@ -1,4 +1,4 @@
-"""Instruction counts of paths and the file that stores them: the comparison and its result."""
+"""The file that stores the instruction counts of code paths, and the comparison of new counts with it."""
 
 import dataclasses
 import re
@@ -7,13 +7,14 @@ import statistics
 # Maximum growth in percent of a measured code path's instruction count since the last update of the
 # file. More growth is a failure.
 PATH_GROWTH_MAX = 2
-# The same for the sum of all paths since the file was created.
+# Maximum growth in percent of the sum over all paths since the file was created.
 SUM_GROWTH_MAX = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """The properties of a machine that instruction counts depend on. Counts of two different machines do not compare."""
+    """The properties of a machine that instruction counts depend on. Counts from different machines can't be
+    compared."""
 
     cpu: str
     rustc: str
@@ -21,7 +22,7 @@ class Machine:
     valgrind: str
 
     def differences(self, other):
-        """The differences between two machines, as `cpu: OLD, here NEW`."""
+        """Returns the differences from another machine, as `cpu: OLD, here NEW`."""
         fields = [field.name for field in dataclasses.fields(self)]
         return [
             f"{name}: {getattr(other, name)}, here {getattr(self, name)}"
@@ -42,7 +43,8 @@ class Baseline:
     first: dict
 
     def renewed(self, machine, reason, counts):
-        """The file after an update: new counts with their reason. On another machine the comparison starts again."""
+        """Returns the content of the file after an update: new counts with their reason. On another machine the
+        comparison starts again."""
         first = self.first if machine == self.machine else {}
         first = {path: first.get(path, count) for path, count in counts.items()}
         return Baseline(machine, reason, counts, first)
@@ -71,7 +73,7 @@ class Baseline:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One path's count beside an older one."""
+    """The old and the new count of one path."""
 
     path: str
     old: int | None
@@ -88,20 +90,21 @@ class Change:
 
 
 def changes(old, new):
-    """The changes of all paths, in the order of `new`; removed paths come last."""
+    """Returns the changes of all paths, in the order of `new`; removed paths come last."""
     paths = list(new) + [path for path in old if path not in new]
     return [Change(path, old.get(path), new.get(path)) for path in paths]
 
 
 def sum_growth(first, counts):
-    """The growth of the sum over the paths that both have, as a share."""
+    """Returns the growth of the sum over the paths that occur in both, as a share of the old sum."""
     both = [path for path in counts if path in first]
     before = sum(first[path] for path in both)
     return sum(counts[path] for path in both) / before - 1 if before else 0.0
 
 
 def problems(baseline, counts):
-    """The reasons why a run fails against its baseline from the same machine, one line each; empty if it passes."""
+    """Returns the reasons why a run fails against a baseline from the same machine, one line each; empty if it
+    passes."""
     found = []
     for change in changes(baseline.counts, counts):
         if change.old is None:
@@ -117,7 +120,8 @@ def problems(baseline, counts):
 
 
 def spread(runs):
-    """The largest distance between two of the runs for each path, as a share of their median."""
+    """Returns for each path the difference between the largest and the smallest count of the runs, as a share of their
+    median."""
     return {
         path: (max(values) - min(values)) / statistics.median(values)
         for path, values in ((path, [run[path] for run in runs]) for path in runs[0])
@@ -125,7 +129,7 @@ def spread(runs):
 
 
 def table(lines):
-    """Columns, the first to the left and the others to the right."""
+    """Formats lines as a table whose first column is aligned to the left and the others to the right."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
 
     def cell(text, column):
@@ -135,6 +139,6 @@ def table(lines):
 
 
 def operations(source):
-    """The number of runs of each path, from the table OPERATIONS of bench/counts/src/lib.rs."""
+    """Returns the number of runs of each path, from the table OPERATIONS of bench/counts/src/lib.rs."""
     body = source.split("pub const OPERATIONS", 1)[1].split("];", 1)[0]
     return {name: int(count) for name, count in re.findall(r'\("(\w+)", (\d+)\)', body)}

@@ -1,5 +1,5 @@
-"""Clients of Centrifugo's protocol in one thread: all connect at once, send their commands, and are read until each has its
-answers. Nothing is parsed: what has to arrive is counted in the bytes.
+"""Clients of Centrifugo's protocol in one thread: they connect, send their commands, and read until each has its
+replies. Messages are not parsed; occurrences of the expected bytes are counted.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ HANDSHAKE = (
     b"GET /connection/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-# A ping as a frame of its own, or at the end of a frame with other messages.
+# A ping in a separate frame, or at the end of a frame with other messages.
 PINGS = (b"\x81\x02{}", b"\n{}")
 PONG = b"\x81\x82\x00\x00\x00\x00{}"
 # Maximum number of concurrent handshakes.
@@ -46,7 +46,7 @@ class Client:
         return self.is_open and all(count <= 0 for count in self.due.values())
 
     def read(self, size=1 << 18):
-        """Reads what has arrived; returns whether there was anything."""
+        """Reads the bytes that have arrived; returns whether there were any."""
         try:
             data = self.socket.recv(size)
         except BlockingIOError:
@@ -68,7 +68,7 @@ class Client:
         return True
 
     def _count(self, mark, begin):
-        """The number of occurrences of `mark` that end in the data received from `begin` on."""
+        """Returns the number of occurrences of `mark` that end in the data received from `begin` on."""
         return self.received.count(mark, max(begin - len(mark) + 1, 0))
 
     def write(self):

@@ -1,7 +1,7 @@
-"""`bench/instructions`: builds, counts under Callgrind and compares.
+"""The command `bench/instructions`: builds, counts instructions under Callgrind, and compares the counts.
 
-Paths of single turns are counted by gungraun (bench/counts); the echo through the whole process is counted here, between
-two commands to the running Callgrind, so that the process's start is not part of it.
+gungraun counts the code paths of single turns (bench/counts). The echo through the whole process is counted here:
+Callgrind counts only between two commands, so that the start of the process is not included.
 """
 
 import argparse
@@ -55,13 +55,13 @@ class Stopped(Exception):
 
 
 def why_no_valgrind():
-    """The reason why Valgrind can't be used here, or None."""
+    """Returns the reason why Valgrind can't be used on this machine, or None."""
     missing = [name for name in ("valgrind", "callgrind_control") if shutil.which(name) is None]
     return f"{', '.join(missing)} not installed: make setup-test" if missing else None
 
 
 def why_no_runner():
-    """The reason why gungraun can't be used here, or None."""
+    """Returns the reason why gungraun can't be used on this machine, or None."""
     if shutil.which("gungraun-runner") is None:
         return "gungraun-runner not installed: make setup-instructions"
     said = subprocess.run(["gungraun-runner", "--version"], capture_output=True, text=True).stdout
@@ -71,7 +71,7 @@ def why_no_runner():
 
 
 def machine():
-    """The properties of this machine that counts depend on."""
+    """Returns the properties of this machine that counts depend on."""
 
     def said(*command):
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
@@ -84,12 +84,12 @@ def machine():
 
 
 def baseline():
-    """The counts of the file, or None."""
+    """Returns the counts in the file, or None if there is no file."""
     return Baseline.of(tomllib.loads(FILE.read_text())) if FILE.exists() else None
 
 
 def why_not_judged(here):
-    """Why counts of this machine can't be compared with those of the file, or None."""
+    """Returns the reason why counts of this machine can't be compared with those in the file, or None."""
     before = baseline()
     if before and (differences := here.differences(before.machine)):
         return f"nothing is judged, the file is of another machine ({'; '.join(differences)})"
@@ -105,7 +105,7 @@ def cargo(root, target, *arguments):
 
 
 def build(root, target):
-    """Builds the counted paths and the server of a work tree, once; returns the server's file."""
+    """Builds the counted paths and the server of a work tree. Returns the path of the server's binary."""
     output = cargo(root, target, "build", *PACKAGES, "--bench", "paths", "--bin", "veche", "--message-format=json")
     for line in output.splitlines():
         artifact = json.loads(line)
@@ -115,7 +115,7 @@ def build(root, target):
 
 
 def count_paths(root, target, only):
-    """Instructions of one operation of each path that gungraun counts."""
+    """Returns the instructions per operation of each path that gungraun counts."""
     operations = counts.operations((root / "bench" / "counts" / "src" / "lib.rs").read_text())
     home = target / "gungraun"
     shutil.rmtree(home, ignore_errors=True)
@@ -130,12 +130,12 @@ def count_paths(root, target, only):
 
 
 def total(summary):
-    """The number of instructions in a summary of gungraun."""
+    """Returns the number of instructions in a summary of gungraun."""
     return summary["profiles"][0]["data"]["total"]["metrics"]["Ir"]["values"]["new"]
 
 
 def count_process(server):
-    """The instructions of the whole process for an echo: one message at a time, all threads together."""
+    """Returns the instructions of all threads of the server process for one echo, with one message in flight."""
     with tempfile.TemporaryDirectory(prefix="veche-instructions-") as folder:
         folder = pathlib.Path(folder)
         with socket.socket() as probe:
@@ -227,7 +227,7 @@ def count(root, target, only):
 
 
 def against(commit, only):
-    """Counts the paths of another commit in a work tree of its own."""
+    """Counts the paths of another commit in a separate work tree."""
     name = subprocess.run(["git", "rev-parse", "--verify", f"{commit}^{{commit}}"], cwd=ROOT, capture_output=True, text=True)
     if name.returncode != 0:
         raise Stopped(f"no commit {commit}")

@@ -1,4 +1,5 @@
-"""One run of one load of bench/run against one started server: a dict with at least `value`, what the scenario compares."""
+"""The loads of bench/run. Each function runs a load against a started server and returns a dict with at least `value`,
+the figure that the scenario compares."""
 
 import re
 import subprocess
@@ -8,8 +9,8 @@ import time
 from harness import servers, tester
 from harness.tester import LoadError
 
-# Deliveries per second to all subscribers together: few enough that no publication waits for the
-# previous one.
+# Deliveries per second to all subscribers together. The rate is low enough that no publication waits for the previous
+# one.
 DELIVERIES_PER_SECOND = 50_000
 # Deliveries per second if publications come in bursts, which a server can send in one write.
 DELIVERIES_IN_BURSTS_PER_SECOND = 200_000
@@ -33,7 +34,7 @@ def _interval(quick, seconds=1.2):
 
 
 def echo(server, quick, connections, size, depth=1, idle=0):
-    """Echoes messages, beside `idle` further connections."""
+    """Echoes messages while `idle` further connections are open."""
     options = ["--connections", connections, "--size", size, "--inflight", depth, "--binary", *_interval(quick)]
     if not idle:
         report = tester.bench(server, "echo", "/echo", options)
@@ -55,7 +56,8 @@ def storm(server, quick, connections):
 
 
 def handshakes(server, quick, connections, resume):
-    """TLS handshakes: each connection makes one request for a small file, whose cost is small in comparison."""
+    """Makes TLS handshakes. Each connection makes one request for a small file, whose cost is small compared with the
+    handshake."""
     options = ["--connections", connections, "--header", "Connection: close", *_interval(quick)]
     options += [] if resume else ["--full-handshakes"]
     report = tester.bench(server, "http", "/hello.txt", options)
@@ -69,13 +71,15 @@ def push(server, quick, users, burst):
 
 
 def fanout(server, quick, subscribers, burst, p99=False):
-    """One channel with many subscribers: the CPU time of a delivery, or the time until 99 % of the deliveries are made."""
+    """Publishes to one channel with many subscribers. The value is the CPU time of a delivery, or with `p99` the 99th
+    percentile of the delivery time."""
     report = tester.bench(server, "broadcast", _FANOUT, _fanout(server, quick, subscribers, burst))
     return tester.figures(report, tester.percentile_us(report, "p99") if p99 else tester.cpu_ns_per_message(report))
 
 
 def echo_beside_fanout(server, quick, subscribers):
-    """The latency of an echo during a fan-out to many, and the average duration of a turn's 512 deliveries."""
+    """Measures the latency of an echo during a fan-out to many subscribers, relative to the average duration of a
+    turn's 512 deliveries."""
     seconds = 3
     options = _fanout(server, quick, subscribers, 1, seconds)
     publishing = tester.beside(server, "broadcast", _FANOUT, options, niceness=0)
@@ -102,7 +106,7 @@ def _fanout(server, quick, subscribers, burst, seconds=1.2):
 
 
 def idle(server, quick, connections, path):
-    """Bytes of resident memory that an idle connection adds."""
+    """Measures the resident memory in bytes that an idle connection adds."""
     if path != "/push":
         return tester.idle_memory(server, connections, path)
     # This route does not echo, so the idle connections wait for pushes, and only one push is sent.
@@ -145,7 +149,7 @@ def ab(server, quick, concurrency):
 
 
 def lapps(server, quick, connections):
-    """The clients of examples/lapps-benchmark: services in Lua, on the tester's core."""
+    """Runs the clients of examples/lapps-benchmark, which are services in Lua, on the tester's core."""
     example = servers.ROOT / "examples" / "lapps-benchmark"
     text = (example / "clients.toml").read_text()
     text = text.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}").replace('"clients.lua"', f'"{example}/clients.lua"')
@@ -169,7 +173,8 @@ def lapps(server, quick, connections):
 
 
 def _samples(process, server, seconds):
-    """(echoes, seconds, CPU time of the server) as the service logs them, until this many seconds are covered."""
+    """Returns samples (echoes, seconds, CPU time of the server in ns), one for each line that the service logs, until
+    `seconds` are covered."""
     samples, said = [], []
     for line in process.stdout:
         said.append(line)

@@ -71,7 +71,7 @@ def _judge(files):
 
 
 def build():
-    """The peers, each with its own target folder; Go is optional."""
+    """Builds the peers, each with its own target folder; Go is optional."""
     for name in ("send-alone", "hyper"):
         command = ["cargo", "build", "--release", "--quiet", "--locked", "--target-dir", servers.cargo_target(name)]
         subprocess.run(command, cwd=servers.BENCH / "peers" / name, check=True)

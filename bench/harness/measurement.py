@@ -8,10 +8,10 @@ CONTROL = "A/A control"
 class Measurement:
     """Interleaved rounds of a scenario.
 
-    Each round runs every subject once and the program under test a second time: first and last, so that the rest
-    lies between the two runs of the A/A control. Every other round is run backwards, so that a machine which slows
-    down steadily favours neither side. `present` maps labels to subjects, the program under test first; `run`
-    measures one subject and returns a dict with `value`.
+    Each round runs every subject once, and the program under test a second time as the A/A control. These two runs are
+    the first and the last of the round. Every other round runs in reverse order, so that a machine which slows down
+    steadily favours neither side. `present` maps labels to subjects, the program under test first; `run` measures one
+    subject and returns a dict with `value`.
     """
 
     def __init__(self, scenario, present, run):

@@ -1,6 +1,7 @@
-"""The registry of peers: a folder under bench/peers/ with a peer.toml each, and the outside builds of outside.toml.
+"""The registry of peers: the folders under bench/peers/, each with a peer.toml, and the externally built peers of
+outside.toml.
 
-Here a peer is found, built, started and stopped. Its checks are in `answers`, its measurements in `tester`.
+This module finds, builds, starts and stops peers; `answers` checks their responses, and `tester` measures them.
 """
 
 import os
@@ -21,7 +22,7 @@ BUILD_SECONDS_MAX = 1800
 
 
 class Peer(servers.Server):
-    """One server beside Veche, or Veche itself. `absent` says why it cannot run; None when it can."""
+    """A server to compare: Veche or another one. `absent` is the reason why it can't run, or None."""
 
     def __init__(self, key, name, port, command, **about):
         # `answers` checks later whether the server supports HTTP; until then an accepted connection
@@ -63,7 +64,7 @@ class Peer(servers.Server):
             self.absent = f"it does not build: {said[-1]}"
 
     def versions(self):
-        """{"ws": "8.23.0", …} from lock files and the output of tools."""
+        """Returns the versions from lock files and the output of tools, such as {"ws": "8.23.0", …}."""
         return {source["of"]: self._version(source) for source in self.version_sources}
 
     def _version(self, source):
@@ -81,7 +82,7 @@ class Peer(servers.Server):
         return found[1] if found else "?"
 
     def start(self):
-        """Does the same as `Server.start`, but never mistakes another process on the port for its own."""
+        """Does the same as `Server.start`, but fails if another process already listens on the port."""
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                 raise RuntimeError(f"{self.name}: port {self.port} is in use")
@@ -89,7 +90,7 @@ class Peer(servers.Server):
 
     @property
     def pid(self):
-        """The process that was started; measurements include its children."""
+        """The id of the process that was started; measurements include its children."""
         return self.process.pid
 
     def cpu_ns(self):
@@ -139,7 +140,8 @@ def veche():
 
 
 def all_peers():
-    """Every peer of the registry, present or not, in the order of their folders, those from outside last."""
+    """Returns all peers of the registry, present or not, in the order of their folders; externally built peers come
+    last."""
     described = [(path.parent, tomllib.loads(path.read_text())) for path in sorted(FOLDER.glob("*/peer.toml"))]
     peers = [_from_folder(folder, about, PORT_FIRST + i) for i, (folder, about) in enumerate(described)]
     outside = tomllib.loads((FOLDER / "outside.toml").read_text())["peer"]
@@ -202,7 +204,8 @@ def _children(pid):
 
 
 def _started(pid):
-    """The start time of a process, which distinguishes it from a later one with the same id; None if it has ended."""
+    """Returns the start time of a process, which distinguishes it from a later process with the same id; None if it has
+    ended."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

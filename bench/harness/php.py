@@ -1,4 +1,4 @@
-"""PHP beside PHP: the servers of bench/php, all with handlers in PHP and the same settings of it."""
+"""The servers of bench/php. All have handlers in PHP, with the same settings of PHP."""
 
 import pathlib
 import shutil
@@ -65,7 +65,8 @@ Worker::runAll();
 
 
 class Family(Running):
-    """A server whose processor time is that of all its processes: the tester adds that of the children."""
+    """A server whose processor time is the sum over all its processes. `pid` is the first process, and the tester adds
+    the children."""
 
     tls = False
     echo_path = "/php"
@@ -75,7 +76,7 @@ class Family(Running):
         return self.child.pid
 
     def family(self):
-        """The process and all its descendants."""
+        """Returns the ids of the process and all its descendants."""
         found = [self.child.pid]
         for pid in found:
             for children in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
@@ -97,7 +98,7 @@ class Fpm(Running):
 
 
 def veche(workers=1, script=ECHO, core=servers.SERVER_CORE):
-    """One worker of Veche with this many PHP processes."""
+    """Starts Veche with one worker thread and `workers` PHP processes."""
     server = Family(core)
     (server.folder / "app.php").write_text(script.format(sdk=SDK))
     command = ", ".join(f'"{word}"' for word in ["php", *INI, "app.php"])
@@ -107,7 +108,7 @@ def veche(workers=1, script=ECHO, core=servers.SERVER_CORE):
 
 
 def fastcgi(backing):
-    """One worker of Veche in front of php-fpm, whose processor time has to be added."""
+    """Starts Veche with one worker thread in front of php-fpm. The processor time of php-fpm is not included."""
     server = Family(servers.SERVER_CORE)
     app = FASTCGI.format(fpm=backing.folder)
     (server.folder / "veche.toml").write_text(CONFIG.format(port=server.port, app=app))
@@ -126,23 +127,24 @@ def fpm():
 
 
 def workerman(folder, options):
-    """Workerman's echo on one process, from a folder with its sources. Its path may be any."""
+    """Starts an echo server of Workerman in one process, from a folder with Workerman's sources. It echoes on any
+    path."""
     server = Family(servers.SERVER_CORE)
     (server.folder / "app.php").write_text(WORKERMAN.format(folder=folder, port=server.port))
     return server.start("php", *INI, *options, "app.php", "start")
 
 
 def settings(options=()):
-    """The settings that PHP reports with these options."""
+    """Returns the settings that PHP reports with these options."""
     code = "echo PHP_VERSION, ', opcache ', ini_get('opcache.enable_cli') ? 'on' : 'off', ', JIT ', ini_get('opcache.jit');" \
         "foreach (['event', 'ev'] as $one) { if ($v = phpversion($one)) { echo \", ext-$one $v\"; } }"
     done = subprocess.run(["php", *INI, *options, "-r", code], capture_output=True, text=True)
     return done.stdout.strip()
 
 
-# Measures the baseline: round trips of a frame the size of an event and a frame the size of its
-# answer, over a socket pair between two otherwise idle PHP processes. One round trip every 20 ms,
-# like the single events that are compared with it.
+# Measures the baseline: round trips over a socket pair between two otherwise idle PHP processes, with a request as long
+# as the frame of an event and a response as long as the frame of its answer. ROUNDS round trips are timed, with a pause
+# before each.
 PAIR = """
 [$ours, $theirs] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
 foreach ([$ours, $theirs] as $one) { stream_set_read_buffer($one, 0); stream_set_write_buffer($one, 0); }
@@ -168,7 +170,7 @@ echo $took[intdiv(count($took), 2)];
 
 
 def pair_us(rounds, pause_us):
-    """The median of a bare round trip, in microseconds."""
+    """Returns the median duration of such a round trip in microseconds."""
     code = PAIR.replace("ROUNDS", str(rounds)).replace("PAUSE", str(pause_us))
     command = ["taskset", "-c", servers.SERVER_CORE, "php", *INI, "-r", code]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) / 1000

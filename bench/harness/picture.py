@@ -1,6 +1,7 @@
-"""The picture of a shootout as an SVG: one panel a load, one bar a peer, Veche's bar the unit.
+"""Draws the result of a shootout as an SVG: a panel for each load with a bar for each peer. The length of Veche's bar
+is the unit.
 
-It brings its own background and follows the reader's light or dark theme, so it is legible wherever it is shown.
+The picture has its own background and follows the reader's light or dark theme, so that it is legible on any page.
 """
 
 from html import escape
@@ -42,7 +43,7 @@ _STYLE = """
 
 
 def draw(document, peers):
-    """`peers`: those that took part, Veche first."""
+    """Returns the picture as text. `peers` are those that took part, Veche first."""
     panels = [(title, _rows(document["ratios"][key], peers)) for key, title in _PANELS if document["ratios"].get(key)]
     parts, top = [], 92.0
     for first in range(0, len(panels), _COLUMNS):

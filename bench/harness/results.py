@@ -1,4 +1,5 @@
-"""The files of a run: a JSON file with every value and a page to read, both with machine and command."""
+"""Writes the files of a run: a JSON file with all values and a page for readers, both with the machine and the
+command."""
 
 import datetime
 import json
@@ -21,7 +22,7 @@ RESULTS = servers.BENCH / "results"
 
 
 def first_line(*command):
-    """The first line of a program's output, run in the folder of the project."""
+    """Runs a program in the folder of the project. Returns the first line of its output."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, cwd=servers.ROOT)
     except OSError:
@@ -78,7 +79,8 @@ def write(scenario, measurement, notes, environment):
 
 
 def judge(document, file):
-    """Judges an earlier run by today's rules, against the targets that its scenario has today."""
+    """Computes the verdicts of an earlier run again, by the current rules and against the current targets of its
+    scenario."""
     scenario = next((known for known in SCENARIOS if known.name == document["scenario"]), None)
     for row in document["verdicts"]:
         verdict = _verdict_of(row, document)
@@ -154,11 +156,11 @@ def write_index():
 
 
 def _place_of(name):
-    """The place of a scenario in `bench/run --list`; removed scenarios come last."""
+    """Returns the sort key of a scenario: its position in `bench/run --list`; removed scenarios come last."""
     names = [scenario.name for scenario in SCENARIOS]
     return (names.index(name) if name in names else len(names), name)
 
 
 def number(value):
-    """Ratios with three digits, bytes with none."""
+    """Formats a number: with three decimals below 20, as ratios are, and otherwise without decimals."""
     return f"{value:.3f}" if value < 20 else f"{value:,.0f}"

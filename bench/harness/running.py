@@ -1,4 +1,4 @@
-"""A server with a port and a folder of its own, for standalone scripts.
+"""A server on a free port and with a temporary folder, for standalone scripts.
 
 The servers of scenarios, at known ports, are in servers.py.
 """
@@ -25,7 +25,8 @@ def free_port():
 
 
 class Running:
-    """A server on one core, or on any; under another account if root starts it. It and its folder end with the block."""
+    """A server, optionally pinned to a core, and run under another account if root starts it. At the end of the `with`
+    block the server is stopped and its folder removed."""
 
     # Maximum number of seconds until the server answers.
     start_max = 30
@@ -63,27 +64,27 @@ class Running:
             return False
 
     def get(self, path, port=None, seconds_max=3600):
-        """The body of a response, from another of its ports if given."""
+        """Makes a GET request. Returns the body of the response."""
         with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port}{path}", timeout=seconds_max) as answer:
             return answer.read().decode()
 
     def pids(self):
-        """The process and its children: a supervisor has one child, which serves."""
+        """Returns the ids of the process and its children. A supervisor has one child, the server process."""
         pid = self.child.pid
         return [pid, *map(int, pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
     @property
     def pid(self):
-        """The process that serves."""
+        """The id of the process that serves: the first child of a supervisor, otherwise the process itself."""
         return self.pids()[:2][-1]
 
     def memory(self, name="VmRSS"):
-        """Resident bytes of the process that serves."""
+        """Returns the resident memory of the process that serves, in bytes."""
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
         return 1024 * int(status.split(name + ":")[1].split()[0])
 
     def cpu_ns(self):
-        """CPU time of all processes in nanoseconds."""
+        """Returns the CPU time of all processes in nanoseconds."""
         return sum(map(servers.cpu_ns, self.pids()))
 
     def stop(self):

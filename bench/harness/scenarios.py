@@ -30,7 +30,7 @@ OLD_SUFFIX = "-old-new"
 
 
 class Scenario:
-    """`ours` against each of `others`, round by round; `target` is for the figure of `ours` itself."""
+    """Compares `ours` with each of `others` in each round. `target` is the target for the figure of `ours` itself."""
 
     def __init__(self, name, what, unit, ours, others=(), target=None, prepare=None):
         self.name, self.what, self.unit, self.ours = name, what, unit, ours
@@ -38,7 +38,7 @@ class Scenario:
         self.compares_versions = False
 
     def against_version(self, binary):
-        """The same load on this version and on an older one."""
+        """Returns a scenario that compares this version with an older one under the same load."""
         old = copy.copy(self.ours)
         old.make, old.label = servers.with_veche(binary, self.ours.make), "(old)"
         scenario = Scenario(self.name + OLD_SUFFIX, f"{self.what}: new against old", self.unit, self.ours, [old], prepare=self.prepare)
@@ -46,7 +46,8 @@ class Scenario:
         return scenario
 
     def target_against(self, label, recorded):
-        """The target of a row of a result; a comparison that the scenario no longer has keeps the recorded target."""
+        """Returns the current target for a row of an earlier result. A comparison that the scenario no longer has keeps
+        the recorded target."""
         for subject in self.others:
             server = subject.make()
             if label == f"ratio to {server.name}" + (f" {subject.label}" if subject.label else ""):
@@ -55,7 +56,8 @@ class Scenario:
 
 
 def _half_capacity(quick):
-    """The rate of the latency scenario: half of what one core can do, by the peer's CPU time per message."""
+    """Returns the message rate of the latency scenario: half of the capacity of one core, computed from the peer's CPU
+    time per message."""
     for make in (servers.uwebsockets, servers.veche):
         if make().present:
             runs = [Subject(make, loads.echo, connections=240, size=20).run(quick)["value"] for _ in range(3)]

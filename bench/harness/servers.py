@@ -34,7 +34,7 @@ def veche_binary():
 
 
 def tester_binary():
-    """The program whose `veche bench` generates the load, the same for all servers."""
+    """Returns the program whose `veche bench` generates the load for all servers."""
     return os.environ.get("BENCH_TESTER") or veche_binary()
 
 
@@ -89,8 +89,8 @@ class Server:
         raise RuntimeError(f"{self.name} does not answer on port {self.port}:\n{tail}")
 
     def _answers(self):
-        """Whether the server answers a request. A connection alone is no proof: a supervisor may hold the socket before
-        a server process serves it."""
+        """Returns whether the server answers a request. An accepted connection is no proof, because a supervisor may
+        hold the socket before a server process serves it."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as plain:
                 if not self.http:
@@ -103,7 +103,7 @@ class Server:
 
     @property
     def pid(self):
-        """The process that serves: a supervisor's or master's only child, else the process itself."""
+        """The id of the process that serves: the only child of a supervisor or master, otherwise the process itself."""
         pid = self.process.pid
         children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return int(children[0]) if children else pid
@@ -135,7 +135,7 @@ class Server:
 
 
 def cpu_ns(pid):
-    """CPU time of all threads of a process in nanoseconds."""
+    """Returns the CPU time of all threads of a process in nanoseconds."""
     total = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -155,13 +155,13 @@ def veche():
 
 
 def veche_guarded():
-    """The same server with every limit and timeout on."""
+    """Returns Veche with all limits and timeouts enabled."""
     binary = veche_binary()
     return Server("veche, guarded", 9701, [binary, "serve", "-c", BENCH / "guarded.toml"], binary)
 
 
 def veche_lua():
-    """The same server with its handlers in Lua."""
+    """Returns Veche with its handlers in Lua."""
     binary = veche_binary()
     config = BENCH / "lua" / "veche.toml"
     return Server("veche in Lua", 9701, [binary, "serve", "-c", config], binary)
@@ -199,7 +199,7 @@ def certificate():
 
 
 def _over_tls(server, config):
-    """Veche with the same config, and TLS on its first listener."""
+    """Returns Veche with the same configuration, but with TLS on its first listener."""
     file, key = certificate()
     address = 'address = "127.0.0.1:9701"\n'
     text = config.read_text().replace(address, address + f'tls = {{ certificate = "{file}", key = "{key}" }}\n')
@@ -276,7 +276,7 @@ def uwebsockets_fanout():
 
 
 def send_alone():
-    """The yardstick of pushes and publications: one send of a frame for each delivery."""
+    """A baseline for pushes and publications: a program that makes one `send` of a frame per delivery."""
     binary = str(cargo_target("send-alone") / "release" / "veche-bench-send-alone")
     server = Server("send alone", 9751, [binary, "127.0.0.1:9751", "127.0.0.1:9752"], binary, http=False)
     server.publish, server.to_all, server.to_one = "tcp://127.0.0.1:9752", "* {data}", "{i} {data}"

@@ -1,4 +1,5 @@
-"""The command line of bench/shootout: Veche and its peers under every load, A B C A B C …, then the ratios."""
+"""The command line of bench/shootout: runs Veche and its peers in interleaved rounds under each load, and computes the
+ratios."""
 
 import argparse
 import contextlib
@@ -31,7 +32,7 @@ class Span:
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """One load: `run(server)` gives a dict whose `value` is compared, less being better."""
+    """One load. `run(server)` returns a dict whose `value` is compared; lower is better."""
 
     key: str
     title: str
@@ -265,7 +266,8 @@ class Contest:
         }
 
     def _ratios(self, load):
-        """The ratio of each peer's value to Veche's in the same round: above 1 the peer needs more."""
+        """Returns the ratio of each peer's value to Veche's in the same round. Above 1, the peer needs more than
+        Veche."""
         ratios = {}
         for key in self.rounds[load.key]:
             if key != CONTROL and (verdict := self._verdict(load, key)):
@@ -301,7 +303,7 @@ class Contest:
 
 
 def _once_measured(load, peer):
-    """Measures a freshly started server; a run without a figure is repeated, a failed one is not."""
+    """Measures a freshly started server. A run that yields no figure is repeated; a failed run is not."""
     for attempt in range(ATTEMPTS_MAX):
         try:
             with _running(peer):

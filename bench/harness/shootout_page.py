@@ -1,4 +1,4 @@
-"""The output of a shootout, all made from its JSON document: a table for the terminal, a page, a picture."""
+"""Makes the output of a shootout from its JSON document: a table for the terminal, a page and a picture."""
 
 import json
 from statistics import median
@@ -11,15 +11,15 @@ RULE = (
     "*Met*: the median is at or below it and the 95 % interval's upper end at most 5 % above; *missed*: the lower end is above it; "
     f"*undecided*: anything else, fewer than {PAIRS_MIN} rounds, or a machine whose A/A control reaches further than 5 % from 1."
 )
-# The rows are ordered by the ratio of one load: the first of these that was run.
+# The rows are ordered by the ratios of the first of these loads that was run.
 _ORDER_BY = ("echo-20", "http")
 # A higher load average means that other processes used the cores of the measurement.
 _LOAD_AVERAGE_QUIET = 1.0
 
 
 def write(document, folder):
-    """Writes the files. The names of JSON and page contain the date; the picture's does not, since the README shows the
-    latest. Returns the page's path."""
+    """Writes the files. The names of the JSON file and the page contain the date. The picture's name does not, since
+    the README shows the latest picture. Returns the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     base = folder / f"{document['machine']['date'][:10]}-shootout"
     base.with_suffix(".json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
@@ -34,7 +34,8 @@ def write_from(path):
 
 
 def ordered(document):
-    """The peers that took part: Veche, then by their ratio under the first load of `_ORDER_BY` they took part in.
+    """Returns the peers that took part: first Veche, then the others by their ratio under the first load of `_ORDER_BY`
+    in which they took part.
 
     Servers without a figure, such as an HTTP server without an HTTP load, are left out.
     """
@@ -51,7 +52,7 @@ def ordered(document):
 
 
 def text(document):
-    """The table for the terminal: ratios with intervals, and absent servers."""
+    """Returns the table for the terminal: ratios with intervals, and absent servers."""
     head = ["", *(load["title"] for load in document["loads"])]
     rows = [head] + [
         [peer["name"], *(_ratio(document, load, peer) for load in document["loads"])] for peer in ordered(document)
@@ -128,7 +129,7 @@ def _ratio(document, load, peer):
 
 
 def _verdict(document, load, peer):
-    """The verdict by today's rules, also for a document that was written under earlier ones."""
+    """Returns the verdict by the current rules, even if the document was written under earlier rules."""
     ratio = document["ratios"][load["key"]].get(peer["key"])
     if peer["key"] == "veche" or not ratio:
         return "–" if ratio else _why_not(document, load, peer)

@@ -1,11 +1,12 @@
-"""The judgement: the median of paired ratios, its 95 % interval, and one of three verdicts.
+"""Evaluates paired ratios: their median, its 95 % interval, and one of three verdicts.
 
 - met: the median is at or below the target and the interval's upper end at most 5 % above it.
 - missed: the interval's lower end is above the target.
 - undecided: anything else, fewer than 15 pairs, or a machine too noisy to judge on.
 
-The machine is judged by the A/A control of the same run: the program under test against itself, in the same rounds. A
-control whose interval reaches further than 5 % from 1 leaves every verdict of its run undecided.
+The noise of the machine is measured by the A/A control of the same run, which compares the program under test with
+itself in the same rounds. If the interval of the control extends more than 5 % from 1, every verdict of the run is
+undecided.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ MET, MISSED, UNDECIDED, INFORMATION = "met", "missed", "undecided", "for informa
 
 
 def interval(values):
-    """The 95 % interval of the median by order statistics (binomial), or the whole range below six values."""
+    """Returns the 95 % interval of the median by order statistics (binomial), or the whole range if there are fewer
+    than six values."""
     ordered = sorted(values)
     n = len(ordered)
     below, rank = 0.0, 0
@@ -41,7 +43,7 @@ def interval(values):
 
 @dataclass(frozen=True)
 class Control:
-    """The A/A control of a run: ratios of the program to itself, one a round."""
+    """The A/A control of a run: the ratios of the program to itself, one per round."""
 
     values: tuple
 
@@ -64,7 +66,8 @@ class Control:
 class Verdict:
     """A median, its interval and the verdict on a target. Without a target the figure is only for information.
 
-    `control` is the run's `Control`; `None` for runs from before controls existed, which the verdict mentions.
+    `control` is the run's `Control`. It is `None` for old runs without a control, which the text of the verdict
+    mentions.
     """
 
     def __init__(self, values, target=None, control=None):
@@ -86,7 +89,7 @@ class Verdict:
         return UNDECIDED
 
     def word(self):
-        """The verdict, with a reservation if there is one."""
+        """Returns the verdict as text, with the reason if it is unreliable or undecided."""
         if self.verdict in (MET, MISSED) and self.control is None:
             return f"{self.verdict} (no A/A control)"
         if self.verdict == UNDECIDED and len(self.values) < PAIRS_MIN:
@@ -107,7 +110,7 @@ class Verdict:
 
 
 class Comparison(Verdict):
-    """A new version against an old one, by the same rule: missing the bound means slower."""
+    """Compares a new version with an old one by the same rule; `missed` means that the new version is slower."""
 
     WORDS = {MET: "not slower", MISSED: "slower", UNDECIDED: UNDECIDED}
 
@@ -120,5 +123,6 @@ class Comparison(Verdict):
 
 
 def single(value, target):
-    """The range of the only figure of a run. One figure has no interval, so it gets no verdict."""
+    """Describes the only figure of a run relative to its target. A single figure has no interval, so it gets no
+    verdict."""
     return "within the target in this run" if value <= target else f"{value / target:.2f} × the target in this run"

@@ -1,4 +1,4 @@
-"""The judgement of instruction counts, on counts whose truth is known."""
+"""Tests the comparison of instruction counts, with counts whose result is known."""
 
 import dataclasses
 import tomllib

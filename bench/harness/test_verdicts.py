@@ -1,4 +1,4 @@
-"""`python3 -m unittest discover -s bench -t bench`: the verdicts, on figures whose truth is known."""
+"""Tests the verdicts, with figures whose result is known: `python3 -m unittest discover -s bench -t bench`."""
 
 import random
 import unittest
@@ -11,7 +11,7 @@ QUIET = Control((1.0,) * 15)
 
 
 def spread(middle, deviation, count=15):
-    """Values whose median is `middle`, evenly from one end to the other."""
+    """Returns evenly spaced values whose median is `middle` and whose ends are `deviation` away from it."""
     step = 2 * deviation / (count - 1)
     return [middle - deviation + step * place for place in range(count)]
 

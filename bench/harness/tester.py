@@ -1,7 +1,7 @@
-"""`veche bench`, the generator of all loads: its command line, its report, crowds that it holds, and the loads of the
-shootout, each one run against one started server: a dict with `value`.
+"""Runs `veche bench`, which generates all loads: its command line, its report, its idle connections, and the loads of
+the shootout. Each load runs against a started server and returns a dict with `value`.
 
-What loads.py adds are the loads of bench/run.
+The loads of bench/run are in loads.py.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import time
 from harness import servers
 
 SECONDS_MAX = 180
-# A server is idle once it has used less than a hundredth of a core for this many seconds.
+# A server is idle if it uses less than the share REST_SHARE_MAX of a core during this many seconds.
 REST_SECONDS = 0.3
 REST_SHARE_MAX = 0.01
 REST_SECONDS_MAX = 20
@@ -25,7 +25,7 @@ class LoadError(Exception):
 
 
 class Unmeasured(LoadError):
-    """There was no error, but no figure either: other processes used the core all the time."""
+    """There was no error, but no figure either, for example because other processes used the core all the time."""
 
 
 def version():
@@ -34,7 +34,7 @@ def version():
 
 
 def payload(size, binary):
-    """Messages of this many bytes, text if not binary, for `storm`, `echo` and `rate`."""
+    """Returns the options for messages of `size` bytes, as text or binary, for the loads `storm`, `echo` and `rate`."""
     return ["--size", size, *(["--binary"] if binary else [])]
 
 
@@ -69,12 +69,12 @@ def http(server, connections, span):
 
 
 def idle(server, connections):
-    """Bytes of resident memory that a connection adds while it does nothing."""
+    """Measures the resident memory in bytes that an idle connection adds."""
     return idle_memory(server, connections, server.echo_path)
 
 
 def idle_memory(server, connections, path, load="storm", options=()):
-    """Measures the same for connections to a path; `load` and `options` are those of the crowd."""
+    """Does the same as `idle` for connections to a path; `load` and `options` are those of `crowd`."""
     # A single connection is opened first, so that the measurement does not count one-time setup.
     with crowd(server, 1, path, load, options):
         pass
@@ -88,9 +88,10 @@ def idle_memory(server, connections, path, load="storm", options=()):
 
 @contextlib.contextmanager
 def crowd(server, connections, path, load="storm", options=()):
-    """Connections that are open and stay open until the block ends.
+    """Opens connections, and keeps them open until the `with` block ends.
 
-    With "storm" each has sent one message; another load is to last for SECONDS_MAX by its options.
+    With the load "storm" each connection has sent one message. `options` of another load must make it last for
+    SECONDS_MAX.
     """
     options = options or ["--hold", f"{SECONDS_MAX}s", "--timeout", "60s"]
     already = established(server.port)
@@ -139,7 +140,7 @@ def _wait_for_rest(server):
 
 
 def established(port):
-    """The number of open connections to a port of 127.0.0.1, as seen by the kernel on the server's side."""
+    """Returns the number of established connections of a port on the server's side, according to the kernel."""
     ours = f"{port:04X}"
     rows = (line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:])
     return sum(row[3] == "01" and row[1].endswith(f":{ours}") for row in rows)
@@ -156,14 +157,15 @@ def figures(report, value, per_second=None):
 
 
 def bench(server, load, path, options):
-    """The report of a run without errors."""
+    """Runs a load. Returns its report; raises LoadError if there were errors."""
     command = _command(server, load, path, options)
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
     return _report(done.stdout, done.stderr)
 
 
 def beside(server, load, path, options, niceness):
-    """Starts the same run beside another load without waiting for it; call the returned function for its report."""
+    """Starts a load that runs in parallel with another one, and does not wait for it. Returns a function that waits and
+    returns the report."""
     command = ["nice", "-n", str(niceness), *_command(server, load, path, options)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return lambda: _report(*running.communicate(timeout=SECONDS_MAX))

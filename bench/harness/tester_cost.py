@@ -1,4 +1,4 @@
-"""The cost of a load generator itself: its CPU time per message, against the same server, uWebSockets' echo."""
+"""Measures the cost of load generators: their CPU time per message against the same server, the echo of uWebSockets."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def load_test():
 
 
 class UnderLoadTest(servers.Server):
-    """The server; absent if the other load generator is absent."""
+    """The server under load; it is absent if the other load generator is absent."""
 
     def __init__(self):
         server = servers.uwebsockets()

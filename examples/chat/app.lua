@@ -9,10 +9,9 @@
 --   POST   /api/dialogs    {"with":NAME}             {"state":STATE}: invites, or accepts an invitation
 --   DELETE /api/dialogs/NAME                         204: leaves, declines, or takes an invitation back
 --
--- STATE is "sent" or "received" for an invitation, and "accepted" for a dialogue; both pages are
--- notified when it changes.
--- Register and login answer 429 beyond their limits (limits.lua), and 503 with Retry-After while too many passwords wait to
--- be hashed. Requests of other sites' pages are refused with 403 (origin.lua).
+-- STATE is "sent" or "received" for an invitation, and "accepted" for a dialogue; the pages of both users are notified
+-- when it changes. Register and login answer 429 beyond their limits (limits.lua), and 503 with Retry-After while too
+-- many passwords wait to be hashed. Requests of other sites' pages are refused with 403 (origin.lua).
 --
 -- This script handles no messages: pages publish them to the dialogue's channel, and the server
 -- adds the sender's name.

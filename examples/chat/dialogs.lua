@@ -6,17 +6,17 @@ local veche = require "veche"
 local DAY = 24 * 3600
 
 local dialogs = {
-  MOST = 100,               -- of one person, with the invitations sent: a connection may have 128 channels
-  INVITATIONS_MOST = 20,    -- sent by one person and not accepted yet
-  SHOWN = 50,               -- the latest invitations received
-  INVITATION_SECONDS = DAY, -- as long as its messages are kept
-  LEFT_SECONDS = DAY,       -- after a leave or a refusal the other one can't invite again for this time
+  MOST = 100,               -- of one user, including sent invitations: a connection may have 128 channels
+  INVITATIONS_MOST = 20,    -- sent by one user and not accepted yet
+  SHOWN = 50,               -- the number of received invitations in a list, the latest ones
+  INVITATION_SECONDS = DAY, -- the lifetime of an invitation, the same as that of messages
+  LEFT_SECONDS = DAY,       -- for this time after a leave or a refusal the other user can't invite again
 }
 
 -- Keys begin with a name and "/", so that the keys of one user can be listed. An entry holds the
 -- wish of one user only, so that the order of writes by two workers does not matter.
 local wants = veche.dict("chat:wants")   -- "ann/bob": Ann wants to talk to Bob
-local asked = veche.dict("chat:asked")   -- "bob/ann": since when, for Bob to find
+local asked = veche.dict("chat:asked")   -- "bob/ann": when Ann invited Bob, for the list of Bob's invitations
 local left = veche.dict("chat:left")     -- "bob/ann": Bob has left Ann, or declined
 
 local function key(one, other) return one .. "/" .. other end

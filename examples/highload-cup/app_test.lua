@@ -117,7 +117,7 @@ test.case("an update changes what it names, and moves a visit", function()
   accepted("/locations/11?query_id=1", { place = "Шпиль" })
   is("/users/2/visits", { visits = { { mark = 5, visited_at = 7, place = "Шпиль" } } })
   accepted("/users/1", { email = "ann@list.me" })
-  accepted("/users/2", { email = "ann@mail.ru" })                 -- it is free now
+  accepted("/users/2", { email = "ann@mail.ru" })                 -- the address is free now
   is("/users/1", changed(ann, { email = "ann@list.me" }))
 end)
 

@@ -1,5 +1,5 @@
--- Computes times of birth from ages in calendar years, in UTC and exact to the second. An age is
--- the one at the time when the data was generated.
+-- Computes times of birth from ages in calendar years, in UTC and exact to the second. Ages refer to the time at which
+-- the data was generated.
 
 local veche = require "veche"
 local floor = math.floor
@@ -25,7 +25,7 @@ local known = {}
 -- Returns the time of birth, in seconds since 1970, of a user who reaches this age exactly now.
 local function before(years)
   if not now then
-    now = veche.config.now or veche.time.now()   -- there is no time yet while the script is loaded
+    now = veche.config.now or veche.time.now()   -- the time is not available while the script is loaded
     year, day = year_of(floor(now / 86400))
   end
   local second = known[years]

@@ -24,15 +24,15 @@ local tables = {
 }
 
 local state = veche.dict("cup")
-local LEASE = 10                  -- seconds; a loader that has not been heard of for so long is gone
+local LEASE = 10                  -- seconds without progress after which another worker takes over the loading
 
 local function is_loaded()
   return state:get("loaded")
 end
 
--- Loads the files of a folder or an archive. Every worker calls this function: one worker loads,
--- and all wait for it. If the load fails or code is reloaded meanwhile, a worker starts again;
--- hence "replace".
+-- Loads the files of a folder or an archive. Every worker calls this function: one worker loads, and all wait for it.
+-- If the load fails or code is reloaded meanwhile, a worker starts again, and "replace" overwrites the rows that were
+-- loaded before.
 local function load(from)
   while not is_loaded() do
     if state:add("loader", veche.worker, LEASE) then

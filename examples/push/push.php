@@ -1,5 +1,5 @@
 <?php
-// A back end in PHP that needs only a plain socket and no extension. Without the answer, three lines suffice:
+// A back end in PHP that needs only a plain socket and no extension. If the answer is not needed, three lines suffice:
 //
 //   $veche = stream_socket_client('tcp://127.0.0.1:1234');
 //   fwrite($veche, json_encode(['user' => 'tester01', 'data' => 'hello']) . "\n");

@@ -21,7 +21,7 @@ for _, nick in ipairs(veche.config.reserved or {}) do reserved[nick] = true end
 
 local function room(conn) return "chat:" .. conn.params.room end
 
--- The new client's own channel. Only members of the same room can name it.
+-- The new client's own channel. Only members of the same room can publish to it.
 local function inbox(conn, id) return room(conn) .. ":" .. id end
 
 local function tell(conn, message) conn:send(json.encode(message)) end

@@ -233,7 +233,6 @@ impl Stage {
     fn token(&mut self, number: u8) -> Option<Token> {
         let count = self.tokens.len();
         if count == 0 {
-            // Makes up a token for which nothing waits.
             return Some(Token(number.into()));
         }
         Some(self.tokens.swap_remove(usize::from(number) % count))

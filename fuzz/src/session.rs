@@ -25,7 +25,7 @@ const CLIENTS_MAX: usize = 12;
 /// Maximum number of operations of a script.
 const OPERATIONS_MAX: usize = 600;
 
-/// Frequent channels are listed more than once.
+/// The channels that clients use. A channel that is listed several times is used more often.
 const CHANNELS: [&str; 16] = [
     "chat:1",
     "price:1",

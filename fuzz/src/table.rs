@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a file of a table: a snapshot, JSON, lines of JSON or CSV. There must be no panic. Rejected input
-//! must leave the table unchanged, and accepted input must survive a save and a load.
+//! Loads arbitrary bytes as a file of a table: a snapshot, JSON, lines of JSON or CSV. Loading must not panic. Rejected
+//! input must leave the table unchanged, and accepted input must survive a save and a load.
 //!
 //! The first byte of the input selects the format; the rest is the file.
 

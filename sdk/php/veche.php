@@ -174,7 +174,7 @@ interface ClientInterface extends Publisher
     ): void;
 
     /**
-     * Changes the time until which connections of a user may stay.
+     * Changes the time at which connections of a user expire.
      *
      * @param int|null $expireAt The new end; 0 for none.
      * @param bool $expired End them now, with code 3005.
@@ -527,7 +527,7 @@ use Veche\Worker\WorkerClient;
  */
 final class App
 {
-    /** @var (Closure(self): void)|null Takes applications in place of {@see run()}. */
+    /** @var (Closure(self): void)|null If set, {@see run()} passes the application to this function. */
     private static ?Closure $taker = null;
 
     /** @var array<string, Closure> */
@@ -536,7 +536,7 @@ final class App
     /** @var array{string, string|null}|null Address and key of the HTTP API; null in a worker, which uses its socket. */
     private ?array $api = null;
     /**
-     * @var array<string, mixed>|null Null in a worker, which gets its options with Veche's welcome.
+     * @var array<string, mixed>|null Null in a worker, which gets its options in Veche's welcome frame.
      */
     private ?array $options = null;
 
@@ -718,7 +718,7 @@ final class App
     }
 
     /**
-     * Registers the handler of clients' calls, which returns their result as data of a {@see Grant}.
+     * Registers the handler of clients' RPC calls. It returns the result of a call as the data of a {@see Grant}.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -1028,7 +1028,7 @@ final class App
                 }
             }
         } catch (Throwable $error) {
-            // The parts already sent can't be withdrawn: the response is cut off, which the client notices.
+            // The parts already sent can't be withdrawn, so the response is cut off, which the client notices.
             $handling->add(['effect' => 'end', 'complete' => false]);
             $handling->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
             return;
@@ -1534,7 +1534,7 @@ final class Command
     }
 
     /**
-     * Decodes a response, `{"result":…}` or `{"error":…}`; for a batch it consists of the replies.
+     * Decodes a response, `{"result":…}` or `{"error":…}`; the result of a batch is the list of its replies.
      *
      * @internal
      * @throws VecheException
@@ -1573,7 +1573,7 @@ final class Command
         $options ??= new PublishOptions();
         $payload = $data instanceof Binary ? ['binary' => base64_encode($data->bytes)] : ['data' => $data];
         if (is_string($data)) {
-            // The data is encoded here already, so that the exception for invalid data is thrown to the caller.
+            // If the text is invalid, encoding it here makes this method throw instead of the later call.
             Json::encode($data);
         }
         $isRepeatable = $options->idempotencyKey !== null;
@@ -1670,8 +1670,7 @@ final class Connection
     private ?string $named = null;
 
     /**
-     * @param string $id Id of the connection, from which {@see App::connection()} creates this
-     *     object elsewhere.
+     * @param string $id Id of the connection, which other handlers pass to {@see App::connection()}.
      * @param string|null $user The user, where the route or the `open` handler has named one.
      * @param array<string, bool|int|float|string> $attributes
      * @param Request|null $request The handshake, in an `open` handler.
@@ -2078,7 +2077,8 @@ namespace Veche\Exception;
 use Throwable;
 
 /**
- * The key publishes more than `publish_rate` allows, or the address has shown too many wrong keys. Nothing was done.
+ * The key publishes more than `publish_rate` allows, or too many wrong keys have come from the caller's address.
+ * Nothing was done.
  */
 class RateLimitException extends CallerException
 {
@@ -2115,8 +2115,8 @@ namespace Veche\Exception;
 use Throwable;
 
 /**
- * The server is starting, stopping, or short of memory, or a database refuses a call that may succeed later, such as by
- * a deadlock. Nothing was done, so the call can be made again.
+ * The server is starting, stopping, or short of memory, or a database refuses a call that may succeed later, such as
+ * after a deadlock. Nothing was done, so the call can be made again.
  */
 class UnavailableException extends ServerException
 {
@@ -2269,13 +2269,13 @@ final class Event
     /**
      * @param string $name `connect`, `refresh`, `subscribe`, `sub_refresh`, `publish`, `rpc`, `client_message` or
      *     `disconnect`.
-     * @param string|null $channel Of `subscribe`, `sub_refresh` and `publish`.
-     * @param string|null $method Of `rpc`.
+     * @param string|null $channel The channel of `subscribe`, `sub_refresh` and `publish`.
+     * @param string|null $method The method of `rpc`.
      * @param string|null $token The token that came with the command.
      * @param list<string> $channels Of `connect`: the server-side subscriptions that a reconnecting client had.
      * @param mixed $data Decoded JSON with objects as arrays, or text, or a {@see Binary}.
      * @param int|null $code Of `disconnect`: the close code.
-     * @param string|null $reason Of `disconnect`.
+     * @param string|null $reason Of `disconnect`: the reason.
      */
     public function __construct(
         public readonly string $name,
@@ -2896,7 +2896,7 @@ final class Json
     public function __construct(string $text)
     {
         self::decode($text);
-        // Line ends are white space in JSON: in strings they are escaped.
+        // A raw line end in JSON is white space, since strings contain only escaped ones, so a space can replace it.
         $this->text = strtr(trim($text), "\r\n", '  ');
     }
 
@@ -3049,7 +3049,8 @@ final class LineClient implements Publisher
         $id = ++$this->lastId;
         $this->send($command->body(['id' => $id]) . "\n", $deadline);
         try {
-            // A response to an earlier malformed line has no id, and one to a line that timed out may arrive late.
+            // Skips the response to an earlier malformed line, which has no id, and the late response to a line that
+            // timed out.
             while (($answer = self::decode($this->line($deadline)))->value('id') !== $id) {
                 $this->refused($answer);
                 if ($deadline->isOver()) {
@@ -3075,8 +3076,8 @@ final class LineClient implements Publisher
         try {
             $this->open($deadline)->write($line, $deadline);
         } catch (NetworkException $error) {
-            // The server ignores an incomplete line, and further bytes would be taken for the rest
-            // of it.
+            // The server may have received a part of the line. It would take further bytes for the rest, so the
+            // connection is closed; the server then ignores the part.
             $this->close();
             throw $error;
         }
@@ -3400,7 +3401,7 @@ final class Changes
 {
     /**
      * @param int $affected Rows that were changed.
-     * @param int|null $lastId The first number that the database gave to a new row.
+     * @param int|null $lastId The first id that the database has generated for a new row.
      */
     public function __construct(public readonly int $affected, public readonly ?int $lastId = null)
     {
@@ -4492,7 +4493,7 @@ final class AppTester
     public ?Closure $http = null;
 
     private string $streamed = '';
-    /** @var array<string, mixed> The beginning of a response in parts. */
+    /** @var array<string, mixed> The effect `begin` of a response in parts, with its status and headers. */
     private array $begun = [];
     private Engine $engine;
     private FrameDecoder $decoder;
@@ -5245,7 +5246,7 @@ final class Key
      * ext-openssl.
      *
      * @param string $pem The private key.
-     * @param string|null $algorithm By default the one of the curve, or RS256.
+     * @param string|null $algorithm By default the algorithm of the key's curve, or RS256 for an RSA key.
      * @param string|null $id `kid` of the tokens' header.
      * @throws CallerException
      */
@@ -5730,7 +5731,7 @@ final class Event
     /**
      * @param Opcode $kind Text and Binary for messages; never Continuation.
      * @param string $data Of a Close: the reason.
-     * @param int $code Of a Close; 1005 where it has none.
+     * @param int $code Of a Close: its code, or 1005 if it has none.
      */
     public function __construct(
         public readonly Opcode $kind,
@@ -6560,8 +6561,8 @@ final class Engine
     }
 
     /**
-     * Writes the answers of handlers that are interrupted by the end of the process. They also announce that it accepts
-     * no further events.
+     * Writes the answers of handlers that are interrupted by the end of the process. The answers also announce that the
+     * process accepts no further events.
      */
     public function fail(string $why): void
     {
@@ -6611,7 +6612,7 @@ final class Engine
     }
 
     /**
-     * Starts the handlers of the events for which `next` permits it.
+     * Starts the handlers of all events that {@see next()} returns.
      */
     private function begin(): void
     {
@@ -6796,7 +6797,8 @@ use Veche\Json;
 /**
  * A frame between Veche and a worker: a head in JSON and a payload of bytes, which consists of parts.
  *
- * Objects that each event creates have no readonly properties: PHP initializes them through a slower path.
+ * Objects that are created for each event have no readonly properties, because PHP initializes such properties more
+ * slowly.
  *
  * @internal
  */
@@ -7024,7 +7026,7 @@ use Fiber;
 final class Handling extends Effects
 {
     public string $event;
-    /** The connection or client whose events stay in order; null: the event has none. */
+    /** The connection or client whose events are handled in order; null if the event has none. */
     public ?string $subject;
     /** @var Fiber<mixed, mixed, mixed, mixed>|null */
     public ?Fiber $fiber = null;
@@ -7035,7 +7037,8 @@ final class Handling extends Effects
     public function __construct(public Frame $frame, Closure $flush, int $bytesMax)
     {
         $head = $frame->head;
-        // Not parent::__construct(): this call would take a tenth of the time of a message.
+        // The fields are set here because a call of parent::__construct() would take a tenth of the time that a message
+        // costs.
         $this->id = $head['id'];
         $this->flush = $flush;
         $this->bytesMax = $bytesMax;
@@ -7099,8 +7102,8 @@ final class RequestRunner
     public function run(array $server, string $body): void
     {
         ob_start();
-        // Otherwise PHP would print fatal errors between the frames in spite of output buffers.
-        // Fatal errors are logged in any case.
+        // With `display_errors`, PHP would print fatal errors between the frames in spite of output buffers. Fatal
+        // errors are logged in any case.
         ini_set('display_errors', '0');
         if ($server['VECHE_PROTOCOL'] !== self::VERSION) {
             $this->write(501, 'this SDK speaks version ' . self::VERSION . " of the runtime protocol\n");

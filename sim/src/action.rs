@@ -1,8 +1,8 @@
 //! The actions of a simulated world as plain data. A list of actions and a seed determine everything that happens.
 //!
-//! An action is valid whatever happened before. It selects a client, a link or a channel by any number: the number
-//! modulo the count of those that exist is the index. So any sublist is valid, and a failing list can be shortened by
-//! removing actions.
+//! An action is valid whatever happened before. It selects a client, link or channel by an arbitrary number, taken
+//! modulo the number of existing ones. So any sublist is valid, and a failing list can be shortened by removing
+//! actions.
 
 use fastrand::Rng;
 
@@ -22,7 +22,7 @@ pub(crate) enum Action {
     Up { link: u8, bytes: u16 },
     /// Bytes of the server arrive at a client.
     Down { link: u8, bytes: u16 },
-    /// The clock advances by milliseconds.
+    /// The clock advances by this many milliseconds.
     Advance { ms: u32 },
     /// Everything in flight arrives, and the clock advances until idempotency keys have expired.
     Pause,

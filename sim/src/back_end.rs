@@ -17,13 +17,13 @@ use crate::failure::{PromiseResult, promise};
 use crate::ledger::Source;
 use crate::world::{WALL_MS, World, channel_name};
 
-/// Lifetime of idempotency keys.
+/// Lifetime of idempotency keys in milliseconds.
 const KEY_TTL_MS: u64 = 300_000;
 
 /// A repetition that is sent within this time, in milliseconds, must be recognised by the hub.
 const REPEATED_WITHIN_MS: u64 = 60_000;
 
-/// The state of the back end during one life of the process.
+/// The state of the back end since the current server process started.
 #[derive(Default)]
 pub(crate) struct BackEnd {
     /// The back end's requests, indexed by ticket.
@@ -137,7 +137,8 @@ impl World {
             self.ledger.seen.note(CoverageEvent::Repeated);
             return self.publish(channel, again);
         }
-        // The time at which the hub accepted the publication is not known to the millisecond.
+        // The hub may have accepted the publication some milliseconds before its reply, so the key has certainly
+        // expired one lifetime after the reply.
         let is_forgotten = |answered_ms: u64| self.now_ms >= answered_ms + KEY_TTL_MS;
         if again.version.is_some() || !again.answered_ms.is_some_and(is_forgotten) {
             return Ok(());
@@ -186,7 +187,7 @@ impl World {
             Ok(RequestOutcome::Pending) => Ok(()),
             Err(_) => {
                 self.ledger.seen.note(CoverageEvent::Refused);
-                // Repeating an accepted publication changes nothing.
+                // If this was a repetition, the first attempt may have been accepted, so its outcome is unchanged.
                 if !self.back_end.has_tried(channel, number) {
                     self.ledger.refused(channel, number);
                 }
@@ -307,7 +308,6 @@ impl World {
                 None => Ok(()),
             };
         }
-        // Without a position, the publication was outdated or had no subscribers.
         let Some(place) = place else {
             return Ok(());
         };
@@ -318,6 +318,7 @@ impl World {
                 .ledger
                 .note_publication_position(channel, number, place, incarnation);
         }
+        // Without receivers, the state was outdated or the channel had no subscribers.
         if other.is_some_and(|other| other != number) {
             self.ledger.seen.note(CoverageEvent::Outdated);
             self.ledger.refused(channel, number);
@@ -378,7 +379,7 @@ impl World {
 }
 
 impl BackEnd {
-    /// Records a publication that was sent or accepted.
+    /// Records a publication that the hub has not refused: it is accepted or pending.
     fn note(&mut self, channel: usize, pushed: Pushed) {
         if self.is_older(channel, pushed.number) {
             return;

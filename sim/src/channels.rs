@@ -136,7 +136,7 @@ impl Kind {
         !matches!(self, Self::Token | Self::User | Self::Wild | Self::State)
     }
 
-    /// Returns whether anyone may publish.
+    /// Returns whether publications are possible. A wildcard can only be subscribed to.
     pub(crate) fn takes_any(self) -> bool {
         self != Self::Wild
     }

@@ -16,7 +16,7 @@ use crate::phase::Phase;
 use crate::setup::Setup;
 use crate::subscription::{ExpectedSubscription, SubscriptionState, number_of};
 
-/// A command that a client has sent, and what the client then knew of the channels concerned.
+/// A command that a client has sent, with the ledger's state of the channels concerned at that time.
 #[derive(Debug)]
 pub(crate) enum SentCommand {
     Connect(Vec<SentPosition>),
@@ -35,7 +35,7 @@ pub(crate) struct PendingHistory {
     pub(crate) at_ms: u64,
 }
 
-/// The position that a returning client sends, and what the client then knew of the channel.
+/// The position that a returning client sends, with the ledger's state of the channel at that time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentPosition {
     place: Option<RawPosition>,
@@ -70,7 +70,7 @@ impl SimulatedClient {
         let user = user.unwrap_or_default();
         let token = match self.hook_route {
             HookRoute::NoHook => frontend_config::token(user),
-            // The hook trusts the name that the client gives.
+            // The hook accepts the user name that the client sends as its token.
             _ => user.to_owned(),
         };
         let mut connect = json!({ "token": token });
@@ -148,7 +148,7 @@ impl SimulatedClient {
         }
         let number = ledger.publish(channel, CLIENTS | link);
         if CHANNELS[channel].kind.is_hooked() {
-            // The publication counts as refused until the hook decides.
+            // The publication counts as refused until the hook grants it.
             ledger.refused(channel, number);
         }
         let data = data(channel, number, pad);
@@ -255,7 +255,7 @@ impl SimulatedClient {
         if self.phase == Phase::Connecting {
             self.phase = Phase::Online;
         }
-        // All server-side subscriptions share one budget.
+        // The publications recovered by all server-side subscriptions together share one byte limit.
         let mut bytes_left = setup.outbox_bytes;
         for (channel, since) in self.server_channels().zip(known) {
             self.subscriptions
@@ -426,7 +426,7 @@ impl SimulatedClient {
     }
 }
 
-/// Makes a subscription request recover the publications after the last known position.
+/// Returns a subscription request extended by a recovery from the given position.
 fn recovering((epoch, offset): RawPosition, mut request: Value) -> Value {
     request["recover"] = true.into();
     request["epoch"] = veche_hub::Epoch::from_bits(epoch).to_string().into();

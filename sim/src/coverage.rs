@@ -1,5 +1,5 @@
-//! Counts of events in a world. They show that the checked situations really occur, since no invariant breaks where nothing
-//! happens.
+//! Counts of events in a world. They show that the situations to be checked really occur: a promise about an event that
+//! never occurs can't be broken.
 
 use std::fmt;
 

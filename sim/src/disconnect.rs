@@ -13,8 +13,7 @@ use crate::world::World;
 
 /// An incomplete call to disconnect a user, with the counts that the API keeps for it.
 pub(crate) struct PendingDisconnect {
-    /// The connections that the user's home worker had counted when the call was made, each with
-    /// its worker.
+    /// The user's connections at the time of the call, each with its worker.
     meant: Vec<(usize, ConnectionId)>,
     /// Outstanding acknowledgements; negative if some come before the home's reply.
     open: i64,

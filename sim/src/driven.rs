@@ -73,8 +73,8 @@ impl DrivenWorker {
         self.driver.connections()
     }
 
-    /// Returns three numbers of publications that were not delivered to the worker's slow clients: the oldest ones
-    /// in an outbox, those replaced by a later one of their channel, and those of namespaces that permit the loss.
+    /// Returns the numbers of publications that the worker's slow clients have lost: of the oldest ones in an outbox,
+    /// of those replaced by a later one of their channel, and of those whose namespace permits the loss.
     pub(crate) fn dropped(&self) -> [u64; 3] {
         let dropped = &self.shared().stats.publications_dropped;
         dropped.each_ref().map(|count| count.read())
@@ -160,7 +160,7 @@ impl DrivenWorker {
             TurnState::Idle(due_ms) => due_ms.map_or(u64::MAX, |due_ms| now.mono_ms + due_ms),
         };
         TurnResult {
-            // The first output is the beginning of the turn.
+            // The first output only marks the beginning of the turn.
             moved: has_come || outputs.len() > 1 || state == TurnState::Busy,
             is_unasked: has_left && !is_woken,
             outputs,

@@ -116,7 +116,7 @@ impl World {
         let encoding = client.encoding;
         let mut body = envelope(encoding, &node, &session, &command);
         if status == 400 {
-            // Truncated.
+            // A truncated body is malformed.
             body.pop();
         }
         client
@@ -125,8 +125,8 @@ impl World {
         self.send_posts(number);
     }
 
-    /// Makes a client change to another connection for envelopes if none is in flight. Otherwise later envelopes could overtake
-    /// earlier ones.
+    /// Makes a client change to another connection for envelopes if no envelope is in flight. An envelope on the new
+    /// connection could otherwise overtake one on the old connection.
     pub(crate) fn change_posts(&mut self, number: usize) {
         let Some(client) = self.peers.clients.get(number) else {
             return;

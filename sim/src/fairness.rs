@@ -51,7 +51,7 @@ impl FairnessCheck {
         !self.waiting.is_empty()
     }
 
-    /// Records that a home has taken a message of another worker.
+    /// Records that a home has processed a message of another worker.
     pub(crate) fn taken(&mut self, home: usize, message: &WorldMessage) {
         match message {
             WorkerMessage::Hub(HubMessage::Publish { payload, .. }) => {
@@ -64,8 +64,8 @@ impl FairnessCheck {
                     });
                 }
             }
-            // If this was the worker's last subscriber, publications that wait for the worker are
-            // dropped.
+            // If this was the worker's last subscriber, the home drops publications that wait for the worker, so the
+            // channel is no longer checked.
             WorkerMessage::Hub(HubMessage::Unsubscribe { channel, .. }) => {
                 let left = channels::find(channel);
                 let is_wildcard = channel.ends_with('*');

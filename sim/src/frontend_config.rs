@@ -91,8 +91,8 @@ pub(crate) fn shared(setup: &Setup, me: u16, workers: u16, seed: u64) -> Context
     context(hub, requests, site(setup), seed)
 }
 
-/// Returns empty request queues for one of `workers` workers. The random values of their outboxes depend on no real
-/// randomness.
+/// Returns empty request queues for one of `workers` workers. The names that outboxes usually generate at random come
+/// from a counter, so that worlds are reproducible.
 pub(crate) fn requests(outbox_bytes: usize, workers: u16, credits: u32) -> Requests {
     Requests::new(
         Outboxes::new(outbox_bytes).with_random(counting),

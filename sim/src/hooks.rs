@@ -1,8 +1,8 @@
 //! Simulates the hooks: the back end, and an application on each worker. They answer late and in any order, or
 //! report a failure.
 //!
-//! The decision on a command is recorded at the [client](crate::deliver_decision), which compares its reply with
-//! the decision.
+//! The decision on a command is recorded at the [client](crate::client_decisions), which compares its reply with the
+//! decision.
 
 use std::collections::BTreeSet;
 

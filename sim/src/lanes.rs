@@ -17,7 +17,7 @@ pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     /// Maximum number of messages that a worker takes in a turn.
     messages_max: usize,
-    /// By worker: the number of messages that may be taken in a turn; all others arrive later.
+    /// By worker: the number of messages that it may still take until the next [`set_due`](Self::set_due).
     due: Vec<usize>,
     /// The check of the order in which publications are served; `None` while the order is not
     /// checked.
@@ -131,7 +131,8 @@ impl Lanes {
     /// random. [`set_due`](Self::set_due) limits the number in any case.
     pub(crate) fn deliver(&mut self, to: usize, salt: Option<u32>) -> Vec<Vec<LaneMail>> {
         let mut random = Rng::with_seed(salt.unwrap_or(0).into());
-        // With a salt, a message sometimes misses this turn.
+        // With a salt, in about every fourth call each lane delivers only a few messages, and the others stay for
+        // later.
         let is_late = salt.is_some() && random.u8(0..4) == 0;
         let begin = random.usize(0..self.workers);
         let mut arrived: Vec<Vec<LaneMail>> = (0..self.workers).map(|_| Vec::new()).collect();

@@ -29,17 +29,17 @@ pub(crate) struct Ledger {
     channels: Vec<ChannelLedger>,
     pub(crate) trace: Trace,
     pub(crate) seen: Coverage,
-    /// The number of the process; each crash starts another one.
+    /// The number of the current server process, called its *incarnation*. It increases with each start of a process.
     pub(crate) incarnation: u32,
     pub(crate) now_ms: u64,
-    /// The successor of each publication, as seen by wildcard subscribers in one life of the
-    /// process.
+    /// For each publication (incarnation, channel, number), the publication (channel, number) that wildcard subscribers
+    /// received next.
     followed: BTreeMap<(u32, usize, u64), (usize, u64)>,
     history_ttl_ms: u64,
-    /// The time in milliseconds until which nothing expires, because the process started with streams from a disk.
+    /// Until this time in milliseconds nothing expires, because the process started with streams from a disk.
     doubt_until_ms: u64,
     is_logged: bool,
-    /// Whether streams may be dropped for lack of room.
+    /// Whether streams may be dropped to stay within the history budget.
     is_scarce: bool,
 }
 
@@ -49,15 +49,15 @@ struct ChannelLedger {
     publications: Vec<PublicationRecord>,
     /// The number of the publication at each position.
     numbers: BTreeMap<RawPosition, u64>,
-    /// For each epoch, the life of the process in which it was first observed, and its greatest offset so far.
+    /// For each epoch, the incarnation in which it was first observed, and its greatest offset so far.
     epochs: BTreeMap<u64, (u32, u64)>,
-    /// The state of the channel in the latest life of the process.
+    /// The state of the channel in the latest incarnation.
     current: Option<KnownState>,
     /// The parts of the history that were removed on purpose.
     cleared: Cleared,
 }
 
-/// Up to where a channel's history was removed.
+/// How far a channel's history was removed on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Cleared {
     #[default]
@@ -73,7 +73,7 @@ struct PublicationRecord {
     place: Option<RawPosition>,
     /// The latest time at which the publication may have been accepted.
     known_ms: Option<u64>,
-    /// The version of the published state, with the life of the process in which it was published.
+    /// The version of the published state, with the incarnation in which it was published.
     version: Option<(u32, u64)>,
 }
 
@@ -85,7 +85,7 @@ enum PublicationFate {
     Taken,
 }
 
-/// The state of a channel known when a request was sent.
+/// What the ledger knew about a channel when a request was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownState {
     pub(crate) epoch: u64,
@@ -136,8 +136,7 @@ impl Ledger {
             .version
     }
 
-    /// Returns the latest version that was published in this life of the process and to which the
-    /// publisher got a reply.
+    /// Returns the latest version that was published in this incarnation and to which the publisher got a reply.
     pub(crate) fn newest_answered(&self, channel: usize) -> Option<u64> {
         let all = self.channels[channel].publications.iter();
         let answered = all.filter(|one| one.known_ms.is_some());
@@ -159,7 +158,7 @@ impl Ledger {
         self.doubt_until_ms = self.now_ms + RESTORE_GRACE_MS;
     }
 
-    /// Returns whether nothing expired at `at_ms`, because a process had just started from a disk.
+    /// Returns whether expiry was suspended at `at_ms`, because a process had just started with streams from a disk.
     pub(crate) fn doubts_clock(&self, at_ms: u64) -> bool {
         at_ms < self.doubt_until_ms
     }
@@ -252,7 +251,7 @@ impl Ledger {
             .map(|(_, number)| number)
     }
 
-    /// Checks a publication that a client received. Returns the publication's source.
+    /// Checks that a publication received by a client was published and not refused. Returns the publication's source.
     pub(crate) fn note_delivery(&self, channel: usize, number: u64) -> Result<Source, Failure> {
         let name = CHANNELS[channel].name;
         let found = self.channels[channel].publications.get(number as usize);
@@ -268,7 +267,8 @@ impl Ledger {
         Ok(found.map_or(0, |one| one.source))
     }
 
-    /// Records the position of a publication that was observed in a life of the process.
+    /// Records that a publication was observed at a position, and checks that no other publication has this position
+    /// and that the publication has no other position.
     pub(crate) fn note_publication_position(
         &mut self,
         channel: usize,
@@ -303,7 +303,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Checks that each state is newer than the preceding one.
+    /// Checks that the version at position `after` is greater than the one at `before`, if both positions have versions
+    /// of the same incarnation.
     fn check_versions(
         &self,
         channel: usize,
@@ -325,7 +326,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Records the top of a channel that was observed in a life of the process.
+    /// Records that a channel was observed at a position. Without a log, checks that the epoch belongs to a single
+    /// incarnation.
     pub(crate) fn note_position(
         &mut self,
         channel: usize,
@@ -349,8 +351,8 @@ impl Ledger {
         };
         match &mut book.current {
             Some(current) if current.incarnation > incarnation => {}
-            // A repetition gets the position of the first publication, even if another stream has
-            // begun since.
+            // The reply to a repeated publication has the position of the original, whose stream may have ended since.
+            // Such a position does not replace the current state.
             Some(current)
                 if current.incarnation == incarnation && current.epoch != epoch && !is_new => {}
             current => *current = Some(known),
@@ -363,9 +365,8 @@ impl Ledger {
         self.channels[channel].cleared = Cleared::Somewhere;
     }
 
-    /// Records the position that the channel's home reports at rest. This position replaces the
-    /// known state, because the known state may be a position in an earlier stream that a client
-    /// has reported.
+    /// Records the position that the channel's home reports at rest. It replaces the known state, which may be a
+    /// position in an earlier stream that a client has reported.
     pub(crate) fn settled(&mut self, channel: usize, place: RawPosition) {
         let (epoch, top) = place;
         let incarnation = self.incarnation;
@@ -393,7 +394,7 @@ impl Ledger {
         self.channels[channel].current
     }
 
-    /// Checks the position in a reply to a request that was sent when `known` was the state.
+    /// Checks the position in a reply. `known` is the channel's state at the time of the request.
     pub(crate) fn check_position(
         &self,
         channel: usize,

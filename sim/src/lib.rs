@@ -1,12 +1,13 @@
 //! The deterministic simulator: the hub, connections and several workers in one seeded world, with a simulated network,
 //! clock, disk and crashes.
 //!
-//! A [`seed`](explore) determines a world and a list of actions, and thereby everything that happens. After
-//! each action the promises are checked, and more of them whenever the world is at rest. A broken promise is reported
-//! with its seed, its step and a minimal list of actions that breaks it too. `sim/README.md` explains how to replay
-//! one, and how to add an action or a promise. Start with `world.rs`.
+//! A [`seed`](explore) determines a world and a list of actions, and thereby everything that happens. After each action
+//! the promises are checked, and more of them whenever the world is at rest. A broken promise is reported with its
+//! seed, its step and a minimal list of actions that breaks it too. `sim/README.md` explains how to replay a world, and
+//! how to add an action or a promise. Start with `world.rs`.
 //!
-//! It drives the real worker and uses no sockets, threads or real clock. TLS and the network drivers are not simulated.
+//! The simulator drives the real worker and uses no sockets, threads or real clock. TLS and the network drivers are not
+//! simulated.
 
 #![forbid(unsafe_code)]
 

@@ -113,8 +113,8 @@ impl Peers {
         }
     }
 
-    /// Returns the session of a client whose connection for posted commands (`peer`) has ended, if commands may have
-    /// been lost with that connection.
+    /// Returns the link of a client's session if the client's connection for posted commands (`peer`) has ended and
+    /// commands may have been lost with it.
     pub(crate) fn unsure(&self, peer: usize) -> Option<LinkId> {
         let client = self.clients.get(peer.checked_sub(POSTS)?)?;
         let is_unsure = client.phase == Phase::Online && !client.pending.is_empty();

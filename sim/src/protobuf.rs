@@ -1,4 +1,5 @@
-//! Protobuf encoding of commands and replies: the same values as in JSON, by tables of fields.
+//! Protobuf encoding of commands and replies: tables of fields map each message to the JSON value that the JSON
+//! encoding has.
 //!
 //! This module shares nothing with the server's codec except the protocol definition.
 

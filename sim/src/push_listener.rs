@@ -1,7 +1,8 @@
 //! A client of a push route: it sends nothing, and receives the channels in its path.
 //!
-//! There are four kinds. One receives everything or loses its connection, one also gets positions and returns with
-//! them, one loses the oldest publications when it reads too slowly, and one keeps the latest of each channel.
+//! Its route determines what it receives ([`DeliveryGuarantee`]): all publications, or else its connection is closed
+//! (`All`); the same with positions, from which it recovers when it reconnects (`Places`); all but the oldest unread
+//! publications (`Newest`); or at least the latest publication of each channel (`Latest`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -270,7 +271,7 @@ impl PushListener {
 
     /// Checks, when no message is in flight, that the listener has received what it must.
     pub(crate) fn check(&self, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
-        // The listener has not read the available data.
+        // A listener that does not read has not received all available data, so there is nothing to check.
         if !self.reads {
             return Ok(());
         }
@@ -317,7 +318,7 @@ impl PushListener {
 }
 
 impl ChannelView {
-    /// Checks that publications are in the order of the channel, and without gaps where nothing may be missing.
+    /// Checks that publications are in the order of the channel and, if `is_whole`, without gaps.
     fn check_order(&self, channel: usize, is_whole: bool, ledger: &mut Ledger) -> PromiseResult {
         let mut before: Option<RawPosition> = None;
         for number in &self.order {

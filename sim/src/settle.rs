@@ -65,9 +65,11 @@ impl World {
         let mut random = Rng::with_seed(self.setup.seed);
         for id in self.network.links.keys().copied().collect::<Vec<_>>() {
             match random.u8(0..3) {
-                // The server does not ping back ends, so the connection of one that left unnoticed may stay open.
+                // The server pings neither back ends nor connections for posted commands, so it would not notice that
+                // such a peer has left. The connection is therefore reset.
                 _ if self.is_caller(id) || self.is_for_posts(id) => self.drop_server(id),
-                // If a unidirectional client is gone, only its transport notices that.
+                // Unidirectional clients don't answer pings, so the server notices that one has left only by a reset or
+                // a FIN.
                 0 | 2 if self.is_one_way(id) => self.drop_server(id),
                 _ if self.is_one_way(id) && self.is_silent(id) => self.drop_server(id),
                 0 => self.drop_server(id),
@@ -297,7 +299,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that the latest state was delivered last.
+    /// Checks that the channel's last publication has at least the newest version to which a publisher got a reply.
     fn check_state(&self, channel: usize) -> PromiseResult {
         let newest = self.ledger.newest_answered(channel);
         let known = self.ledger.known(channel);
@@ -358,8 +360,8 @@ impl World {
         let one_ways = self.peers.one_ways.iter();
         let listening = one_ways.filter_map(|one| one.name_in(channel));
         let expected: BTreeSet<_> = subscribers.chain(listening).collect();
-        // The server may not have noticed yet that clients have gone. Members of lounges may return within the leave
-        // delay.
+        // Presence may list further members: clients that have gone unnoticed by the server, and members of lounges
+        // that may still return within the leave delay.
         let has_silent = self.network.links.values().any(|link| !link.has_client);
         let is_exact = !has_silent && !self.peers.has_slow() && kind.has_exact_presence();
         promise!(

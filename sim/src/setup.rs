@@ -50,7 +50,7 @@ pub(crate) struct Setup {
     pub(crate) decides: u64,
     /// Two bits per client, which select its transport.
     pub(crate) carriers: u64,
-    /// Whether messages that also exist between nodes are serialised.
+    /// Whether messages between workers are serialised if nodes exchange messages of the same kind.
     pub(crate) as_bytes: bool,
     pub(crate) weights: Weights,
 }
@@ -211,7 +211,7 @@ impl Setup {
         }
     }
 
-    /// Returns whether streams are dropped for lack of room.
+    /// Returns whether streams are dropped to stay within the history budget.
     pub(crate) fn is_scarce(&self) -> bool {
         self.history_bytes_max < PLENTY_BYTES
     }

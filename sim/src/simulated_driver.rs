@@ -69,14 +69,14 @@ impl Progress {
     }
 }
 
-/// Items that the lanes have received and the worker has not taken. They are taken sender by sender, beginning with a different
-/// sender each time.
+/// Items that the lanes have delivered and the worker has not processed yet. The senders are served in rounds: a round
+/// serves one sender after the other, and each round begins with a different sender.
 #[derive(Default)]
 struct LaneInbox {
     batches: Vec<VecDeque<LaneMail>>,
     held: usize,
     cursor: usize,
-    /// Items that were received but are not queued for the worker yet.
+    /// Items that arrived during the current round; they are served in the next round.
     waiting: Vec<VecDeque<LaneMail>>,
 }
 
@@ -245,7 +245,7 @@ impl SimulatedDriver {
                 LaneMail::Message(message) => self.worker.handle_message(from, message),
                 LaneMail::Drain(within_ms, shutdown_reason) => {
                     self.worker.handle_drain(within_ms, shutdown_reason);
-                    // The process that replaces this one accepts new connections.
+                    // The replacing process accepts all new connections, so this process stops accepting.
                     if shutdown_reason == ShutdownReason::Replaced {
                         self.set_accepting(AcceptPolicy::Nothing, out);
                     }
@@ -297,8 +297,8 @@ impl SimulatedDriver {
         }
     }
 
-    /// Handles the requests that the worker passes to its driver. Returns whether the worker's applications have
-    /// stopped.
+    /// Handles the requests that the worker passes to its driver. Returns whether one of them reports that the worker's
+    /// applications have stopped.
     fn ask(&mut self, out: &mut Vec<WorkerOutput>) -> bool {
         let mut have_stopped = false;
         while let Some(request) = self.worker.poll_request() {
@@ -461,7 +461,7 @@ impl WorkerDriver for SimulatedDriver {
             out.extend(self.worker.poll_history().map(WorkerOutput::Batch));
         }
         self.order_engine(out);
-        // No back end receives channel events, and no one reads the log.
+        // No back end receives channel events, and nothing reads the log.
         self.worker.poll_channel_events().0.clear();
         self.worker.shared_mut().log_notes.clear();
         self.command_transports(out);

@@ -63,7 +63,7 @@ const IMMEDIATE_MAX: usize = 16;
 /// Maximum number of publications of one channel that are made to wait.
 const WAITING_MAX: usize = 20;
 
-/// Maximum number of turns in which a slow worker takes one message each.
+/// Maximum number of turns in which the stalled worker takes one message each before it runs at full speed.
 const SLOW_ROUNDS: usize = 40;
 
 /// Minimum number of bytes that a queued publication takes in addition to its payload, for a client
@@ -78,7 +78,7 @@ struct Affected {
     receivers: Vec<BTreeSet<usize>>,
     /// For each home: the workers for which publications wait there.
     lanes: Vec<BTreeSet<usize>>,
-    /// The pairs of worker and home for which publications wait.
+    /// Pairs of a publishing worker and a home between which publications may wait.
     sources: BTreeSet<(usize, usize)>,
 }
 
@@ -103,7 +103,8 @@ impl World {
         // The process may have been replaced by one with fewer workers.
         let worker = worker % self.process.workers.len();
         self.rest()?;
-        // The subscriptions of clients whose disconnect the server has not noticed are unknown.
+        // The server has not noticed that these clients are gone, so their subscriptions are unknown. Their connections
+        // are reset first.
         let links = self.network.links.iter();
         let gone: Vec<_> = links
             .filter(|(_, link)| !link.has_client)

@@ -48,8 +48,8 @@ struct Transport {
     /// below.
     was_high: bool,
     is_shut_down: bool,
-    /// Whether the peer has reset the transport; `None` until the transport has ended. The end is
-    /// delivered after all other events.
+    /// Whether the peer has reset the transport; `None` while the transport is open. A closing transport reports only
+    /// its close, after its accept if that is still to come.
     closing: Option<bool>,
 }
 

@@ -74,8 +74,8 @@ impl WildcardView {
         Ok(())
     }
 
-    /// Checks that subscribers of the channel itself receive the same publications in the same order, and no
-    /// others in between.
+    /// Checks that the received publications of a channel have consecutive offsets, as for subscribers of the channel
+    /// itself.
     fn check_places(&self, channel: usize, ledger: &Ledger) -> PromiseResult {
         let mut before = None;
         for (_, number) in self.order.iter().filter(|(one, _)| *one == channel) {

@@ -11,7 +11,7 @@ use crate::protobuf;
 
 const MASK: Option<[u8; 4]> = Some([0x12, 0x34, 0x56, 0x78]);
 
-/// A long reply comes in one fragment per 32 KiB.
+/// The message limits of a client. The server sends a long reply as one fragment per 32 KiB.
 const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 24,
     fragments_max: (1 << 24) / (32 << 10),

@@ -1,8 +1,8 @@
 //! The interface between a world and the driver of its workers: inputs of a worker, and its outputs.
 //!
-//! A world uses workers only through [`WorkerDriver`], which has two implementations. `simulated_driver` is the
-//! simulator's; that of the server's tests uses the server's driver on `veche_net::Simulated` and mailboxes. Both must
-//! produce the same [`WorkerOutput`]s in the same order for the same calls, so everything that a world can observe
+//! A world uses workers only through [`WorkerDriver`], which has two implementations: `simulated_driver` is the
+//! simulator's own, and a test of the server wraps the server's driver with `veche_net::Simulated` and mailboxes. Both
+//! must produce the same [`WorkerOutput`]s in the same order for the same calls, so everything that a world can observe
 //! passes through here.
 //!
 //! To add an input, add a method or a field of [`TurnInput`]; to add an output, a variant of [`WorkerOutput`] with its
@@ -51,7 +51,7 @@ pub type StartWorkers = fn(Vec<Context>, &Conditions) -> Vec<Box<dyn WorkerDrive
 pub enum LaneMail {
     /// A message of another worker.
     Message(WorldMessage),
-    /// An order of the control side: all connections close within this many milliseconds, for the given reason.
+    /// An order to drain: all connections close within this many milliseconds, for the given reason.
     Drain(u64, ShutdownReason),
 }
 
@@ -77,9 +77,9 @@ pub struct TurnInput {
     pub now: Now,
     /// By receiving worker, the number of data messages that were sent and are not processed yet.
     pub unfinished: Vec<u32>,
-    /// The items that arrive, by lane: one lane for each sending worker, then the lane of the control side.
+    /// The items that arrive, by lane: one lane for each sending worker, then the lane for orders to drain.
     pub mail: Vec<Vec<LaneMail>>,
-    /// The last durable batch of the log, if the worker was not told yet.
+    /// The number of the last durable batch of the log; `None` if the worker was already notified of it.
     pub durable: Option<u64>,
     /// Events of the engine outside the process, if there is one.
     pub engine: Vec<Event>,
@@ -166,8 +166,7 @@ pub trait WorkerDriver {
     /// Returns the state shared by the connections of the worker.
     fn shared(&self) -> &Context;
 
-    /// Returns the worker's shared state mutably. Between the worker's turns, the back end queries the worker's hub
-    /// with it.
+    /// Returns the worker's shared state mutably. The simulated back end uses it to query the hub between turns.
     fn shared_mut(&mut self) -> &mut Context;
 
     /// Returns the number of connections.

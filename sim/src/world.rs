@@ -29,14 +29,14 @@ use crate::worker_driver::{
     RECEIVE_BYTES_MAX, StartWorkers, TransportEvent, TransportInput, WorkerOutput,
 };
 
-/// The initial wall clock, in milliseconds since 1970.
+/// The wall-clock time at monotonic time 0, in milliseconds since 1970.
 pub(crate) const WALL_MS: u64 = 1_800_000_000_000;
 
 /// Maximum overhead of a publication on the wire in bytes, whether in a push or in a reply. Its data and channel name
 /// are not included.
 const FRAMING_BYTES: usize = 250;
 
-/// Maximum size of an empty stream, including its channel name.
+/// Maximum size in bytes of an empty stream, including its channel name.
 pub(crate) const STREAM_BYTES: u64 = 512;
 
 /// Maximum size in bytes of a reply, not counting publications. Most of these bytes are client ids.
@@ -301,7 +301,8 @@ impl World {
         self.apply_outputs(worker, out);
     }
 
-    /// Applies the outputs of a worker's transports outside of its turns. Other outputs occur only in a turn.
+    /// Applies the outputs that transports of a worker produce between its turns. All other outputs occur only in a
+    /// turn.
     fn apply_outputs(&mut self, worker: usize, out: Vec<WorkerOutput>) {
         for output in out {
             output.note(&mut self.ledger.trace);
@@ -309,7 +310,7 @@ impl World {
         }
     }
 
-    /// Applies the output of a transport; returns any other output.
+    /// Applies `output` if it concerns a transport; otherwise returns it.
     fn apply_transport_output(
         &mut self,
         worker: usize,
@@ -354,7 +355,8 @@ impl World {
         if server_sees {
             self.drop_server(id);
         }
-        // A side that did not notice the cut would continue with a gap in its bytes, so the other side ends its connection.
+        // If neither side noticed the cut, both would continue with a gap in their bytes, so the client ends its
+        // connection.
         if client_sees || !server_sees {
             self.drop_client(id, false);
         }
@@ -401,7 +403,8 @@ impl World {
             return Ok(false);
         }
         if link.down.is_empty() {
-            // The client sees the end after all bytes and a FIN, or if the server's end is gone.
+            // The client sees the end of the connection once it has read all bytes and a FIN, or when the server's end
+            // is gone.
             let is_over = link.unsent == 0 && link.down_ends || link.server.is_none();
             if is_over {
                 let is_notified = !link.down_ends || !self.peers.is_online(client);
@@ -497,7 +500,7 @@ impl World {
         Ok(())
     }
 
-    /// Records the work left within the worker after a turn.
+    /// Adds to the trace the work that remains in a worker after its turn.
     fn note_rest(&mut self, worker: usize, state: TurnState) {
         let trace = &mut self.ledger.trace;
         let Context {
@@ -631,7 +634,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks that histories are within their budgets, except for empty streams whose position is in use.
+    /// Checks that histories are within their budgets. Empty streams are allowed on top, because they stay while their
+    /// position is in use.
     fn check_history(&self) -> PromiseResult {
         let share = self.setup.history_bytes_max / self.process.workers.len();
         for (number, worker) in self.process.workers.iter().enumerate() {

@@ -5,9 +5,10 @@
     autobahn_suite.py all --url ws://127.0.0.1:9001            against a server that runs already
     autobahn_suite.py all --client [COMMAND…]                  against a client, see Client below; ours without COMMAND
 
-fast: sections 1 to 10, 301 cases, 20 s. quick: fast and a sample of 12 and 13, 361 cases, a minute. all: 517 cases;
-12 and 13 run beside the rest, 7 minutes. Anything but OK must stand in accepted.txt with its reason.
-Exit status: 0 all well, 1 a failure or a missing case, 2 it could not run, 3 no Autobahn (skipped).
+fast: sections 1 to 10, 301 cases, 20 s. quick: fast and a sample of sections 12 and 13, 361 cases, a minute. all: 517
+cases, 7 minutes; sections 12 and 13 run in parallel with the others. Each result other than OK must be listed in
+accepted.txt with a reason.
+Exit status: 0 success, 1 a failure or a missing case, 2 the suite could not run, 3 no Autobahn (skipped).
 """
 
 import argparse
@@ -87,7 +88,7 @@ def parse():
 
 
 def against(url, name, out, label):
-    """Runs the set's processes side by side and judges them together."""
+    """Runs the processes of a set in parallel against a server, and evaluates their reports together."""
     started = time.monotonic()
     runs = []
     for number, cases in enumerate(SETS[name]):
@@ -104,7 +105,7 @@ def against(url, name, out, label):
 
 
 def our_client():
-    """Builds client/, the codec of veche-proto in the client's role on a plain socket."""
+    """Builds the client in client/, which uses the codec of veche-proto on a plain socket; returns its path."""
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", veche.ROOT / "target")) / "conformance-client"
     command = ["cargo", "build", "--quiet", "--locked", "--target-dir", target]
     subprocess.run(command, cwd=HERE / "client", check=True)
@@ -112,8 +113,8 @@ def our_client():
 
 
 class Client:
-    """A client under test: COMMAND finds WS_PORT and AGENT in its environment, asks `/getCaseCount`, echoes on
-    `/runCase?case=N&agent=AGENT` for each N from 1, then opens `/updateReports?agent=AGENT`."""
+    """A client under test. COMMAND gets WS_PORT and AGENT in its environment. It must request `/getCaseCount`, echo on
+    `/runCase?case=N&agent=AGENT` for each N from 1, and then open `/updateReports?agent=AGENT`."""
 
     def __init__(self, command, out):
         self.command, self.out, self.port = command, out, veche.free_port()
@@ -157,7 +158,7 @@ def wstest(mode, folder, spec, loopback=False):
 
 
 def accepted():
-    """Case -> (verdict, reason), from accepted.txt."""
+    """Returns the accepted deviations from accepted.txt: a dict from the case to its verdict and reason."""
     found = {}
     for line in (HERE / "accepted.txt").read_text().splitlines():
         if line and not line.startswith("#"):

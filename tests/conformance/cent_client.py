@@ -1,4 +1,4 @@
-"""Centrifugo's public Python client of its server API, as it is, against a real server.
+"""Tests Centrifugo's public Python client of its server API, unmodified, against a real server.
 
     python cent_client.py
 

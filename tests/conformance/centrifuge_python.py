@@ -1,4 +1,4 @@
-"""Centrifugo's public Python client, as it is, against a real server: JSON and Protobuf.
+"""Tests Centrifugo's public Python client, unmodified, against a real server, with JSON and with Protobuf.
 
     python centrifuge_python.py
 
@@ -53,7 +53,7 @@ class Heard(SubscriptionEventHandler):
 
 
 class Pushed(ClientEventHandler):
-    """What comes on the user's own channel."""
+    """Records the publications of the user's personal channel."""
 
     def __init__(self):
         self.publications = asyncio.Queue()

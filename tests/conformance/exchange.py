@@ -1,4 +1,5 @@
-"""One raw HTTP exchange: bytes out, responses in, and whether the connection then lives. Reads strictly."""
+"""A raw HTTP connection for tests: sends bytes, reads responses with a strict parser, and checks whether the connection
+stays open."""
 
 import socket
 import time
@@ -9,14 +10,14 @@ class Malformed(Exception):
 
 
 class Response:
-    """Status, headers by lower-case name, body."""
+    """A response: its status, its headers by name in lower case, and its body."""
 
     def __init__(self, status, headers, body):
         self.status, self.headers, self.body = status, headers, body
 
 
 class Exchange:
-    """A connection; `methods` names the requests sent, since the answer to HEAD has no body."""
+    """A connection to a server on this machine."""
 
     def __init__(self, port, timeout_s=5.0):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
@@ -37,7 +38,7 @@ class Exchange:
             else:
                 self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # refused in the middle: the answer, if any, is still to be read
+            pass  # the server refused the request early; its response, if any, is read later
 
     def _more(self):
         try:
@@ -64,7 +65,7 @@ class Exchange:
         return piece
 
     def response(self, method="GET"):
-        """The next response, or None when the connection ended instead."""
+        """Returns the response to a request with this method, or None if the connection ends instead."""
         head = self._until(b"\r\n\r\n")
         if head is None:
             if self.buffer:
@@ -105,7 +106,7 @@ class Exchange:
         return body
 
     def closed(self, within_s=3.0):
-        """True when the server ends the connection without another byte."""
+        """Returns whether the server ends the connection in time, without sending another byte."""
         self.socket.settimeout(within_s)
         try:
             while True:

@@ -1,6 +1,6 @@
-"""The table of HTTP requests and what each must get. A case is bytes, the statuses of the answers in order (a set
-where the RFC leaves a choice), and what becomes of the connection: KEPT, CLOSED or None where both are right.
-What posts goes to the internal listener, the rest to the public one."""
+"""A table of HTTP requests with the expected results. A case has the bytes to send, the statuses of the responses in
+order (a set if the RFC permits several), and whether the connection stays open: KEPT, CLOSED, or None if both are
+correct. Requests to `/api/` go to the internal listener, all others to the public one."""
 
 KEPT, CLOSED = "kept", "closed"
 GET = b"GET /hello.txt HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -34,7 +34,7 @@ def upgrade(*more, without=b"-", method=b"GET", version=b"HTTP/1.1", target=b"/e
     return get(*kept, *more, method=method, version=version, target=target)
 
 
-# Each case: its name, the bytes to send, the expected statuses in order, and whether the connection stays open.
+# Each case has a name, the bytes to send, the expected statuses in order, and whether the connection stays open.
 CASES = [
     # Versions and keep-alive: RFC 9112 section 9.
     ("1.1 stays open", GET, [200], KEPT),
@@ -169,5 +169,5 @@ CASES = [
 
 
 def is_internal(data):
-    """Whether a case is for the internal listener."""
+    """Returns whether a case is for the internal listener."""
     return b" /api/" in data

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""HTTP/1.x over raw sockets against Veche: the table of http_cases.py, whole and byte by byte, and what a table
-cannot say: timeouts, conditional requests, the bytes behind an upgrade.
+"""Tests HTTP/1.x of Veche over raw sockets: the cases of http_cases.py, each sent at once and byte by byte, and further
+checks that do not fit into the table, such as timeouts, conditional requests and bytes after an upgrade.
 
     http_suite.py [--io epoll|io_uring|delayed] [WORD…]     only cases whose name contains a WORD
 """
@@ -53,7 +53,7 @@ SECRET = b"not for you"
 
 
 def check(server, data, statuses, after, by_byte):
-    """None, or the error in the answers to `data`."""
+    """Sends `data`; returns the error in the responses, or None."""
     internal = is_internal(data)
     with Exchange(server.internal_port if internal else server.port) as exchange:
         exchange.send(data, by_byte)
@@ -85,7 +85,7 @@ def check(server, data, statuses, after, by_byte):
 
 
 def check_head(server):
-    """HEAD has the headers of GET and no body."""
+    """The response to HEAD has the headers of GET and no body."""
     with Exchange(server.port) as exchange:
         exchange.send(get(method=b"HEAD") + GET)
         head, full = exchange.response("HEAD"), exchange.response()
@@ -97,7 +97,7 @@ def check_head(server):
 
 
 def check_ten(server):
-    """HTTP/1.0 gets `Connection: keep-alive`."""
+    """An HTTP/1.0 client that requests keep-alive gets `Connection: keep-alive`."""
     with Exchange(server.port) as exchange:
         exchange.send(get(b"Connection: keep-alive", version=b"HTTP/1.0"))
         response = exchange.response()
@@ -107,7 +107,8 @@ def check_ten(server):
 
 
 def check_conditional(server):
-    """ETag and date: 304 when it matches, 200 when not, `If-None-Match` before the date (RFC 9110 section 13.2.2)."""
+    """A matching ETag or date gets 304, any other gets 200; `If-None-Match` takes precedence over the date (RFC 9110
+    section 13.2.2)."""
     with Exchange(server.port) as exchange:
         exchange.send(GET)
         response = exchange.response()
@@ -134,7 +135,7 @@ def check_conditional(server):
 
 
 def check_continue(server):
-    """100 comes before the body is sent, exactly once, and never for a body that is refused."""
+    """The server sends 100 before it has received the body, and only once."""
     request = post(b"Content-Length: 28", b"Expect: 100-continue")
     with Exchange(server.internal_port) as exchange:
         exchange.send(request)
@@ -147,7 +148,8 @@ def check_continue(server):
 
 
 def check_upgrade(server):
-    """The 101 carries the right answer; a frame behind the request, in the same packet, is echoed."""
+    """The response 101 has the right `Sec-WebSocket-Accept`; a frame sent in the same packet as the request is
+    echoed."""
     with Exchange(server.port) as exchange:
         frame = bytes([0x81, 0x85, 1, 2, 3, 4]) + bytes(b ^ k for b, k in zip(b"hello", [1, 2, 3, 4, 1]))
         exchange.send(upgrade() + frame)
@@ -162,7 +164,7 @@ def check_upgrade(server):
 
 
 def check_version(server):
-    """426 names the version that is spoken (RFC 6455 section 4.4)."""
+    """The response to an unknown WebSocket version names the supported version (RFC 6455 section 4.4)."""
     with Exchange(server.port) as exchange:
         exchange.send(upgrade(b"Sec-WebSocket-Version: 7", without=b"Sec-WebSocket-Version"))
         response = exchange.response()
@@ -188,12 +190,12 @@ def timed_out(port, data, statuses):
 
 
 def check_slow_head(server):
-    """Half a head, then silence: 408."""
+    """A client that stops within the head of a request gets 408."""
     return timed_out(server.port, GET[:20], {408})
 
 
 def check_slow_drip(server):
-    """A byte now and then does not extend the deadline."""
+    """A head that arrives byte by byte does not extend the deadline."""
     with Exchange(server.port, timeout_s=8) as exchange:
         started = time.monotonic()
         for byte in GET[:60]:
@@ -208,12 +210,12 @@ def check_slow_drip(server):
 
 
 def check_slow_body(server):
-    """Half a body, then silence: 408."""
+    """A client that stops within the body of a request gets 408."""
     return timed_out(server.internal_port, sized()[:-5], {408})
 
 
 def check_silence(server):
-    """Not a byte: closed, with a 408 or without a word."""
+    """A client that sends nothing is disconnected, with or without a 408."""
     return timed_out(server.port, b"", {408, None})
 
 
@@ -270,7 +272,7 @@ def run(server, words):
     for name, data, statuses, after in CASES:
         if wanted(name):
             count(name, check, server, data, statuses, after, False)
-            # Long inputs byte by byte would take long and test nothing more.
+            # Long inputs are not sent byte by byte, which would take long and test nothing more.
             if len(data) < 2000:
                 count(f"{name}, byte by byte", check, server, data, statuses, after, True)
     for function in CHECKS:

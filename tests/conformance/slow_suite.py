@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""slowhttptest's three modes (-H slow heads, -B slow bodies, -X slow reading) against the default limits: the server has
-to be available throughout, by slowhttptest's own probes and by ours.
+"""Tests the default limits with slowhttptest's three attacks (-H slow heads, -B slow bodies, -X slow reading). The
+server must stay available, as measured by the probes of slowhttptest and of this suite.
 
     slow_suite.py [MODE…]     H, B, X; all by default
 """
@@ -48,7 +48,7 @@ MODES = {
 
 
 class Probe(threading.Thread):
-    """Asks for a small file again and again on new connections; what went wrong is in `problems`."""
+    """Requests a small file repeatedly on new connections, and records the failures in `problems`."""
 
     def __init__(self, port):
         super().__init__()
@@ -68,7 +68,7 @@ class Probe(threading.Thread):
 
 
 def attack(mode, server):
-    """A line to print, and the errors."""
+    """Attacks the server in one mode. Returns a line to print, and the errors."""
     # Slow bodies are sent to the API, which waits for request bodies.
     port, path = (server.internal_port, "api/push") if mode == "B" else (server.port, "large.bin")
     probe = Probe(server.port)

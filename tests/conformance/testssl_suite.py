@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""testssl.sh against a listener that has nothing but a certificate: no finding above LOW.
+"""Tests a TLS listener with default settings by testssl.sh, which must have no finding above LOW.
 
-Its findings on the certificate itself are left out where the test's own authority is the reason.
+Findings that are due to the test's own certificate authority are ignored.
 """
 
 import collections
@@ -48,7 +48,8 @@ def openssl(folder, *arguments):
 
 
 def certificates(folder):
-    """An authority and a certificate for localhost of 90 days, as public ones have; both PEM texts."""
+    """Creates an authority and a certificate for localhost, which is valid for about as long as public ones. Returns
+    the PEM texts of the chain and of the key."""
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     openssl(folder, "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "90", "-subj", "/CN=Test")
     openssl(folder, "req", *key, "-keyout", "own.key", "-out", "own.csr", "-subj", "/CN=localhost")
@@ -78,7 +79,7 @@ def main():
     bad = [finding for finding in findings if finding["severity"] in ABOVE_LOW and finding["id"] not in OF_THE_TEST]
     for finding in bad:
         print(f"FAILED {finding['id']}: {finding['severity']}: {finding['finding']}")
-    # The checks that have run; an aborted run would have no findings.
+    # The ids of the checks that have run. An aborted run has no findings either, so some checks must be among them.
     looked = {finding["id"] for finding in findings}
     missing = {"TLS1", "TLS1_3", "cipher_order", "heartbleed", "ROBOT", "secure_client_renego", "BREACH"} - looked
     if missing or panicked:

@@ -1,4 +1,5 @@
-"""A Veche of the suite's own: a config in a scratch folder, a free port, started and stopped around a block."""
+"""A Veche server for a test: with a configuration in a temporary folder and on free ports, started and stopped around a
+`with` block."""
 
 import ctypes
 import os
@@ -13,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def binary():
-    """$VECHE_BIN, or the newest of the builds in the target folder."""
+    """Returns $VECHE_BIN, or the newest of the builds in the target folder."""
     if "VECHE_BIN" in os.environ:
         return os.environ["VECHE_BIN"]
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -30,7 +31,7 @@ def free_port(address="127.0.0.1"):
 
 
 def why_no_uring():
-    """Why this machine has no io_uring for us, or None if it has."""
+    """Returns the reason why io_uring is not available on this machine, or None if it is."""
     setup = 425
     libc = ctypes.CDLL(None, use_errno=True)
     ring = libc.syscall(setup, 4, ctypes.create_string_buffer(120))
@@ -41,9 +42,9 @@ def why_no_uring():
 
 
 class Veche:
-    """`with Veche(config) as server:` where `config` is TOML with `{port}`, `{internal_port}`, `{folder}` and `{io}`, the back
-    end that $VECHE_TEST_IO names, to be filled in. `ports` are the two, where free ones are not enough: while a server is
-    down, its free port may be given to another."""
+    """A server, used as `with Veche(config) as server:`. `config` is TOML, in which `{port}`, `{internal_port}`,
+    `{folder}` and `{io}` (the value of $VECHE_TEST_IO) are replaced. `ports` are the two ports, for servers that are
+    restarted: otherwise, while a server is down, another process may take its port."""
 
     def __init__(self, config, files=None, ports=None):
         self.port, self.internal_port = ports or (free_port(), free_port())

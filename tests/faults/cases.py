@@ -32,8 +32,8 @@ class Case:
 
 @dataclass
 class Outcome:
-    """What a fault was to do: the subscribers that have to be notified of lost publications; all others must not be. `None`:
-    any of them may be."""
+    """The expected effect of a fault. Exactly the subscribers in `notified` must be notified of lost publications; if
+    it is `None`, any subscriber may be notified."""
 
     notified: list | None
     problems: tuple = ()
@@ -41,7 +41,8 @@ class Outcome:
 
 
 async def kill_node(world, hold):
-    """The clients of a node that is killed with its supervisor connect to other nodes, and it is started again."""
+    """Kills a node with its supervisor, waits until its clients are connected to other nodes, and starts the node
+    again."""
     node = world.nodes[0]
     gone = [each for each in world.subscribers if each.node == 0]
     channel = world.channels[0]
@@ -69,7 +70,8 @@ async def kill_node(world, hold):
 
 
 def between(fault, seconds=0.0):
-    """Something between two of the nodes and Redis, then between all of them and Redis; for at least the given number of seconds."""
+    """Returns a function that applies a fault to the relays of two nodes, and then to those of all nodes, for at least
+    `seconds` each time."""
 
     async def make(world, hold):
         hold = max(hold, seconds)
@@ -86,7 +88,7 @@ def between(fault, seconds=0.0):
 
 
 async def restart(world, _hold):
-    """Redis ends as if killed, and restarts with its stored data."""
+    """Kills Redis and restarts it with its stored data."""
     world.redis.kill()
     await asyncio.sleep(1)
     await world.redis.start()
@@ -94,7 +96,8 @@ async def restart(world, _hold):
 
 
 async def restart_behind(world, hold):
-    """Redis restarts without the latest publications, or without any; one node publishes before the others reconnect."""
+    """Restarts Redis without the latest publications, or without any. One node publishes before the others
+    reconnect."""
     if world.rule == "rdb":
         await world.redis.do("save")
     await published_everywhere(world)
@@ -120,7 +123,8 @@ async def evict_meta(world, _hold):
 
 
 async def evict_stream(world, _hold):
-    """Clients whose missed publications are evicted while they are disconnected are notified when they reconnect."""
+    """Evicts publications while the clients that missed them are disconnected. The clients must be notified when they
+    reconnect."""
     channel = world.channels[0]
     away = world.of(channel)[::2]
     for subscriber in away:
@@ -135,7 +139,7 @@ async def evict_stream(world, _hold):
 
 
 async def failover(world, _hold):
-    """The replica lacks the latest writes, and is promoted."""
+    """Kills the primary. The replica, which lacks the latest writes, is promoted."""
     world.redis.kill()
     world.relays[0].set("cut")
     await is_promoted(world)
@@ -162,7 +166,7 @@ async def refuse_memory(world, hold):
 
 
 async def refuse_writes(world, hold):
-    """A primary that becomes a replica, and a primary again: that is a promotion."""
+    """Makes the primary a replica for a while and then a primary again, which counts as a promotion."""
     await world.redis.do("replicaof", "127.0.0.1", "1")
     await asyncio.sleep(hold)
     await world.redis.do("replicaof", "no", "one")
@@ -170,7 +174,7 @@ async def refuse_writes(world, hold):
 
 
 async def fill_disk(world, hold):
-    """No file of Redis can grow."""
+    """Prevents the files of Redis from growing, as on a full disk."""
     world.redis.limit_files(4096)
     await asyncio.sleep(hold)
     world.redis.limit_files(None)

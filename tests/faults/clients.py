@@ -17,7 +17,7 @@ RESUBSCRIBE = 2500
 
 
 class Connection(asyncio.Protocol):
-    """A WebSocket: bytes in, messages of Centrifugo's JSON protocol out."""
+    """A WebSocket connection that decodes received bytes into messages of Centrifugo's JSON protocol."""
 
     def __init__(self, subscriber):
         self.subscriber = subscriber
@@ -164,7 +164,7 @@ class Subscriber:
         self.world.begin(self.connect())
 
     def leave(self):
-        """Ends the connection for a while; `come_back` follows."""
+        """Ends the connection until `come_back` is called."""
         self.is_away = True
         self.connection.transport.abort()
 
@@ -174,8 +174,8 @@ class Subscriber:
 
 
 async def publish(world, channel, every, number):
-    """Publishes one number after the other until the world ends it, each until it is acknowledged: through the nodes in turn,
-    with the same key."""
+    """Publishes increasing numbers until the world is silent. Each is repeated with the same key, through the nodes in
+    turn, until it is acknowledged."""
     attempts, turn, n = world.attempts, number, 0
     await asyncio.sleep(random.uniform(0, every))
     while not world.is_silent:
@@ -197,7 +197,7 @@ async def publish(world, channel, every, number):
 
 
 async def attempt(node, body):
-    """Returns the error, or None."""
+    """Makes one attempt to publish. Returns the error, or None."""
     if not node.is_up:
         return "node is down"
     try:

@@ -1,7 +1,7 @@
-"""The publications, and those of them that each subscriber has received.
+"""Records the publications, and which of them each subscriber has received.
 
-Each publication of a channel has a number, one higher than the one before: its publisher begins the next one when this one is
-acknowledged. So a subscriber that misses a number without being notified has lost it."""
+The publications of a channel have consecutive numbers: the publisher sends a number only after the previous one is
+acknowledged. A subscriber that misses a number without being notified has therefore lost it."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Ledger:
-    acknowledged: dict = field(default_factory=dict)  # the last number of each channel
+    acknowledged: dict = field(default_factory=dict)  # the last acknowledged number of each channel
     lost: int = 0
     doubled: int = 0
     reordered: int = 0
     reused: int = 0
     deliveries: int = 0
-    places: dict = field(default_factory=dict)  # the number at each (channel, epoch, offset)
+    places: dict = field(default_factory=dict)  # the published number by (channel, epoch, offset)
     examples: list = field(default_factory=list)
 
     def note(self, kind, words):
@@ -24,7 +24,7 @@ class Ledger:
             self.examples.append(f"{kind}: {words}")
 
     def place(self, channel, epoch, offset, number):
-        """An offset of an epoch identifies one publication for all subscribers."""
+        """Checks that an offset of an epoch stands for the same publication for all subscribers."""
         first = self.places.setdefault((channel, epoch, offset), number)
         if first != number:
             self.note("reused", f"{channel} {epoch}:{offset} is {first} and {number}")
@@ -40,7 +40,7 @@ class Account:
         self.notified = 0
 
     def begin(self, epoch, offset):
-        """Subscribed without recovery, or with a notice that publications are lost."""
+        """Starts a new record after a subscription without recovery, or after a notice that publications are lost."""
         self.epoch, self.offset, self.last = epoch, offset, None
         self.seen.clear()
 
@@ -65,7 +65,7 @@ class Account:
         return self.last == self.ledger.acknowledged.get(self.channel)
 
     def close(self):
-        """After the last publication: missing publications are lost."""
+        """Counts the publications that are still missing after the last one as lost."""
         final = self.ledger.acknowledged.get(self.channel, 0)
         missing = final - (self.last or 0)
         if missing > 0:
@@ -74,7 +74,7 @@ class Account:
 
 
 class Attempts:
-    """The results of the publications."""
+    """Statistics of the attempts to publish."""
 
     def __init__(self):
         self.errors = Counter()

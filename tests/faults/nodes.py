@@ -1,4 +1,5 @@
-"""A node: a Veche whose engine is a Redis, started again on the same ports, and what it answers."""
+"""A node: a Veche server with the engine on Redis, which can be restarted on the same ports. Also calls of its API, and
+the latency of its echoes."""
 
 import asyncio
 import json
@@ -69,7 +70,7 @@ class Node:
         self.is_up = True
 
     def pids(self):
-        """The supervisor and the server process."""
+        """Returns the process ids of the supervisor and the server process."""
         supervisor = self.server.process.pid
         children = pathlib.Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
         return [supervisor, *map(int, children)]
@@ -82,7 +83,7 @@ class Node:
         self.idle.clear()
 
     def kill(self):
-        """Ends both processes, as the end of their machine does."""
+        """Kills both processes at once, as a failure of their machine would."""
         self.leave()
         for pid in self.pids():
             os.kill(pid, signal.SIGKILL)
@@ -96,12 +97,12 @@ class Node:
         return self.server.log.read_text(errors="replace")
 
     def memory(self):
-        """Resident bytes of the server process."""
+        """Returns the resident memory of the server process in bytes."""
         status = pathlib.Path(f"/proc/{self.pids()[1]}/status").read_text()
         return 1024 * int(status.partition("VmRSS:")[2].split()[0])
 
     async def call(self, method, body):
-        """The answer to a call, on a connection that is kept. Raises OSError or TimeoutError."""
+        """Makes a call of the API on a kept connection; returns the response. Raises OSError or TimeoutError."""
         reader, writer = self.idle.pop() if self.idle else await asyncio.open_connection("127.0.0.1", self.server.internal_port)
         try:
             async with asyncio.timeout(CALL_S):
@@ -129,7 +130,8 @@ async def exchange(reader, writer, method, body):
 
 
 class Echo:
-    """Measures round trips on a node's only worker. `took` has (when, seconds)."""
+    """Measures round trips on a node's only worker. `took` has pairs of the time of sending and the duration in
+    seconds."""
 
     EVERY_S = 0.05
 
@@ -138,7 +140,7 @@ class Echo:
         self.took = []
 
     async def run(self):
-        """Until the node is killed."""
+        """Measures until the node is killed."""
         try:
             await self.measure()
         except (OSError, asyncio.IncompleteReadError):
@@ -160,6 +162,6 @@ class Echo:
             await asyncio.sleep(self.EVERY_S)
 
     def p99(self, begin, end):
-        """The 99th percentile within a time, or None."""
+        """Returns the 99th percentile of the round trips sent between two times, or None if there are none."""
         took = sorted(seconds for sent, seconds in self.took if begin <= sent < end)
         return took[int(len(took) * 0.99)] if took else None

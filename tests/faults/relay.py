@@ -1,4 +1,4 @@
-"""A relay of TCP connections that misbehaves on demand, between a node and its engine."""
+"""A TCP relay between a node and its engine that causes faults on demand."""
 
 import asyncio
 import os
@@ -12,13 +12,14 @@ DELAY_S = (0.15, 0.25)
 
 
 class Relay:
-    """Passes bytes on to `target`, a port of this machine, as its `fault` says:
+    """Passes bytes on to `target`, a port of this machine. `fault` determines how:
 
     - `None`: as they come;
     - `"cut"`: connections are closed, and so are new ones;
     - `"stall"`: connections stay open, and nothing passes until the fault ends;
     - `"delay"`: each piece arrives 150 to 250 ms late, in order, in either direction;
-    - `"half_open"`: bytes to the engine are taken and lost, and nothing is returned; such a connection is of no use afterwards;
+    - `"half_open"`: bytes in both directions are read and dropped; a connection that has lost bytes is closed when the
+      fault ends;
     - `"garbage"`: replies are replaced by random bytes of the same length;
     - `"truncate"`: a connection is closed in the middle of a reply.
 
@@ -87,14 +88,14 @@ class Link:
             await self.relay.changed.wait()
 
     async def up(self, reader, writer):
-        """To the engine."""
+        """Transfers bytes to the engine."""
         async with Late(self, writer) as late:
             while data := await reader.read(PIECE):
                 self.is_replica |= b"PSYNC" in data
                 await late.put(data, 0.0)
 
     async def down(self, reader, writer):
-        """From the engine."""
+        """Transfers bytes from the engine."""
         async with Late(self, writer) as late:
             while data := await reader.read(PIECE):
                 if self.relay.fault == "garbage":
@@ -115,7 +116,8 @@ class Link:
 
 
 class Late:
-    """Passes pieces on in order. What is late waits in a queue, so that the delay is one and not one for each piece."""
+    """Passes pieces on in order. Delayed pieces wait in a queue, so that the delays of successive pieces overlap
+    instead of adding up."""
 
     def __init__(self, link, writer):
         self.link, self.writer = link, writer

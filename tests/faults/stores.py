@@ -1,4 +1,4 @@
-"""Redis servers of the suite's own: each on a port and in a folder that it keeps when it is started again."""
+"""Redis servers started by the suite. Each keeps its port and its folder over restarts."""
 
 import asyncio
 import pathlib
@@ -24,7 +24,7 @@ RULES = {
 
 
 def port():
-    """A free port that stays free while its server is down, and that was not given before."""
+    """Returns a free port that was not returned before. It stays free while its server is down."""
     while True:
         number = random.choice(PORTS)
         if number in given:
@@ -65,7 +65,7 @@ class Redis:
         raise SystemExit("redis-server did not start:\n" + (self.folder / "log").read_text(errors="replace")[-2000:])
 
     async def ask(self, *command):
-        """What redis-cli prints of a command."""
+        """Runs a command with redis-cli; returns the output."""
         process = await asyncio.create_subprocess_exec(
             "redis-cli", "-p", str(self.port), *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -82,7 +82,7 @@ class Redis:
         self.process.wait()
 
     def limit_files(self, bytes_max):
-        """No file may grow beyond that; None: as far as there is room."""
+        """Limits the size of the files of Redis to `bytes_max`; None removes the limit."""
         limit = resource.RLIM_INFINITY if bytes_max is None else bytes_max
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
@@ -93,7 +93,7 @@ class Redis:
 
 
 class Sentinel(Redis):
-    """One that decides alone."""
+    """A Sentinel that decides alone, because its quorum is 1."""
 
     def __init__(self, primary_port):
         super().__init__("none")
@@ -124,7 +124,7 @@ async def until(what, found, seconds=30.0):
 
 
 def open_files(count):
-    """Makes room for descriptors. Returns whether there is enough."""
+    """Raises the limit of descriptors to its maximum. Returns whether more than `count` are permitted."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     return limit == resource.RLIM_INFINITY or limit > count

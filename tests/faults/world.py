@@ -17,7 +17,8 @@ REPLICA_LAG_S = 0.1
 
 
 class World:
-    """`rule` says how Redis persists; with `sentinel` it has a replica that lags and a Sentinel."""
+    """All parts of one test. `rule` selects how Redis persists; with `sentinel` there are also a lagging replica and a
+    Sentinel."""
 
     def __init__(self, rule, sentinel, subscribers, channels):
         self.redis = Redis(rule)
@@ -31,7 +32,7 @@ class World:
         self.tasks, self.publishers, self.failures = set(), [], []
 
     def begin(self, coroutine):
-        """Runs something beside; its error fails the case."""
+        """Runs a coroutine in the background; an error in it fails the case."""
         task = asyncio.create_task(coroutine)
         self.tasks.add(task)
         task.add_done_callback(self.done)
@@ -66,8 +67,8 @@ class World:
         await until("the first publications", lambda: len(self.ledger.acknowledged) == len(self.channels))
 
     async def start_replica(self):
-        """What the primary sends to the replica is late; nodes reach it through the same relay without delay, since it has one
-        address for all."""
+        """Starts a replica whose data from the primary is delayed. The nodes use the same relay, but without the delay,
+        because the primary must have one address for all."""
         relay = Relay(port(), self.redis.port, REPLICA_LAG_S)
         self.relays = [relay]
         await relay.start()
@@ -99,7 +100,7 @@ class World:
             self.relays[number].set(fault)
 
     async def members(self, channel, node):
-        """The number of connections that a node says are in a channel."""
+        """Returns the number of connections in a channel, as reported by a node."""
         answer = await node.call("presence_stats", {"channel": channel})
         return answer.get("result", {}).get("num_clients")
 
@@ -107,12 +108,12 @@ class World:
         return [subscriber for subscriber in self.subscribers if subscriber.channel == channel]
 
     def rest(self):
-        """The subscribers that have not yet received all publications."""
+        """Returns the subscribers that have not yet received all publications."""
         return [each for each in self.subscribers if not each.account.is_complete()]
 
     async def settle(self, seconds, due):
-        """Publishes for some time after the fault and the notices that are due, ends publishing, and waits until all that was
-        published has arrived."""
+        """Waits for the due notices, lets the publishers continue for `seconds`, stops them, and waits until all
+        publications have arrived."""
         try:
             await until("all notices", lambda: all(each.account.notified for each in due))
             await until("all subscribers again", self.all_are_subscribed)

@@ -1,4 +1,5 @@
-"""The built test binaries: from cargo's messages to steps, each run as cargo would run it."""
+"""Finds the built test binaries in cargo's messages, and makes a step for each, which runs the binary as cargo
+would."""
 
 import dataclasses
 import json
@@ -9,7 +10,7 @@ from .schedule import Step
 
 @dataclasses.dataclass(frozen=True)
 class Binary:
-    """A test binary and the folder of its package, in which it runs."""
+    """A test binary, and the folder of its package, which is its working directory."""
 
     # PACKAGE::TARGET. For unit tests, the target is the name of the library.
     name: str
@@ -17,12 +18,12 @@ class Binary:
     folder: pathlib.Path
 
     def environment(self):
-        """The variables that cargo sets and tests may read."""
+        """Returns the environment variables that cargo would set and that tests may read."""
         return {"CARGO_MANIFEST_DIR": str(self.folder)}
 
 
 def found(messages):
-    """The test binaries in the lines of `cargo test --no-run --message-format=json`, by name."""
+    """Returns the test binaries by name, from the lines of `cargo test --no-run --message-format=json`."""
     binaries = {}
     for line in messages:
         if not line.startswith("{"):
@@ -40,7 +41,8 @@ def found(messages):
 
 
 def steps(binaries, group, needs):
-    """A step for each binary, first those with an entry in `needs`, in its order."""
+    """Returns a step for each binary: first those with an entry in `needs`, in the order of `needs`, then the others by
+    name."""
     order = [*(name for name in needs if name in binaries), *sorted(set(binaries) - set(needs))]
     usual = Step("", "", limit=group.limit, needs=group.needs, group=group.name)
     return [dataclasses.replace(usual, name=name, binary=name, **needs.get(name, {})) for name in order]

@@ -1,4 +1,4 @@
-"""Runs one step: its process group, its log, its end, and the processor time it took."""
+"""Runs one step in a process group, writes its log, ends it at its time limit, and measures its processor time."""
 
 import dataclasses
 import os
@@ -41,7 +41,7 @@ class Runner:
         return self.logs / step.group.replace(" ", "-") / f"{name}.log"
 
     def run(self, step):
-        """Waits for the end of the step; its output is in its log."""
+        """Runs a step until its end. The step's output goes to its log."""
         command, folder, environment = step.command, self.root, os.environ | step.environment
         if step.binary:
             binary = self.binaries[step.binary]
@@ -80,16 +80,16 @@ class Runner:
 
 
 def laid_back(command):
-    """A command that uses only idle processor time.
+    """Returns a shell command that runs `command` with only idle processor time.
 
-    It leads a session, because Linux may share the processors evenly among sessions, whatever is in them; what is written
-    to the file lowers the share of this one.
+    The command must lead a session, because Linux may share the processors evenly among sessions (autogroups)
+    regardless of the processes in them. Writing to /proc/self/autogroup lowers the share of this session.
     """
     return f"echo 19 2> /dev/null > /proc/self/autogroup; exec chrt --idle 0 sh -c {shlex.quote(command)}"
 
 
 def end(groups):
-    """Ends process groups: by SIGTERM, then by SIGKILL."""
+    """Ends process groups with SIGTERM, and after PATIENCE seconds with SIGKILL."""
     for order in (signal.SIGTERM, signal.SIGKILL):
         for group in groups:
             try:

@@ -1,8 +1,9 @@
-"""Decides which steps run at the same time. Pure: it starts nothing and has no clock.
+"""Decides which steps run at the same time. This module starts no processes and reads no clock.
 
-Steps start in the order of their list. One in the foreground starts when the cores it keeps busy are free; a smaller one
-may overtake it. One that runs alone waits until the foreground is empty, and nothing overtakes it. Idle steps take the
-time that the foreground leaves, one after the other, and none starts beside a step that takes all cores.
+Steps start in the order of their list. A foreground step starts when the cores that it keeps busy are free; a later
+step that needs fewer cores may start before it. A step that runs alone waits until no foreground step runs, and no
+later foreground step starts before it. Idle steps use the time that the foreground leaves, one after the other, and
+none starts beside a step that uses all cores.
 """
 
 from dataclasses import dataclass, field, replace
@@ -47,7 +48,7 @@ class Schedule:
         self.waiting[place : place + 1] = steps
 
     def start(self):
-        """Takes the steps that may start now."""
+        """Moves the steps that may start now to `running`, and returns them."""
         started = []
         is_drained = False
         for step in list(self.waiting):
@@ -67,7 +68,7 @@ class Schedule:
         return started
 
     def end(self, step, succeeded):
-        """Notes the end of a step; the steps that can't start any more because of it."""
+        """Records the end of a step. Returns the waiting steps that can no longer start because of it."""
         self.running.remove(step)
         self.over[step.name] = succeeded
         return self._abandon()
@@ -81,7 +82,7 @@ class Schedule:
         return sum(min(each.cores, self.cores) for each in [*foreground, step]) <= self.cores
 
     def _abandon(self):
-        """Removes steps that depend on a failed one, directly or not."""
+        """Removes and returns the waiting steps that depend on a failed one, directly or indirectly."""
         abandoned = []
         while lost := [step for step in self.waiting if any(self.over.get(need) is False for need in step.needs)]:
             for step in lost:
@@ -92,8 +93,8 @@ class Schedule:
 
 
 def chosen(steps, words):
-    """The steps with one of these words in their names, and all that they need; all steps if there is no word. What a
-    step needs and the set does not have is taken for done."""
+    """Returns the steps whose names contain one of these words, and all steps that they need; all steps if there are no
+    words. Needed steps that are not in the set count as done."""
     by_name = {step.name: step for step in steps}
     names = [name for name in by_name if not words or any(word in name for word in words)]
     for name in names:

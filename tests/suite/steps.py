@@ -23,13 +23,14 @@ PURE = ("archive", "centrifuge", "files", "frontends", "hub", "jwt", "mailbox", 
 # Test binaries of the crates in PURE that take long or start processes.
 LONG = {"archive::kill"}
 
-# Test binaries that need more than one core for a short time, in the order in which they start.
-# Those that measure times have the foreground for themselves; those that take long start early.
+# Test binaries that need more than one core for a short time, in the order in which they start. Binaries that measure
+# times run alone in the foreground; those that take long start early.
 BINARIES = {
     "server::attacks": {"place": ALONE},
     "load::timing": {"place": ALONE},
     "server::bench": {"place": ALONE},
-    # Many of its tests measure times, and nothing starts beside it while the next one waits for an empty foreground.
+    # Many tests of this binary measure times. No other step starts beside it, because the next one in the list runs
+    # alone and waits for it.
     "server::served": {},
     "load::truth": {"place": ALONE},
     "server::supervisor": {"cores": 0.5},
@@ -42,13 +43,14 @@ BINARIES = {
 
 
 def is_pure(name):
-    """Whether a test binary belongs to `make check`."""
+    """Returns whether a test binary belongs to `make check`."""
     crate, target = name.split("::")
     return name not in LONG and (target == "lib" or crate in PURE or name == "server::tidy")
 
 
 def pure_targets():
-    """Arguments of `cargo test` that choose the binaries of `make check`, and a few of the same names."""
+    """Returns arguments of `cargo test` that select the binaries of `make check`, and a few others with the same
+    names."""
     folders = [ROOT / "crates" / crate / "tests" for crate in PURE]
     found = {path.stem for folder in folders for path in folder.glob("*.rs")}
     found |= {path.parent.name for folder in folders for path in folder.glob("*/main.rs")}
@@ -56,14 +58,14 @@ def pure_targets():
 
 
 def has_example(source):
-    """Whether the documentation in a source has a block of Rust."""
+    """Returns whether the documentation in a source file has a code block that rustdoc tests."""
     fences = re.findall(r"^\s*//[/!]\s*```(.*)", source, re.MULTILINE)
     return any(language.strip() in ("", "rust", "no_run", "should_panic", "compile_fail") for language in fences[::2])
 
 
 def with_examples():
-    """Arguments of `cargo test` that choose the crates whose documentation has code that runs: rustdoc reads each chosen
-    one from the start."""
+    """Returns arguments of `cargo test` that select only the crates with such documentation, because rustdoc analyses
+    each selected crate from scratch."""
     sources = [path for path in ROOT.glob("crates/*/src/**/*.rs") if has_example(path.read_text())]
     crates = {path.relative_to(ROOT / "crates").parts[0] for path in sources}
     return " ".join(f"-p veche-{crate}" for crate in sorted(crates))
@@ -74,7 +76,8 @@ GROUPS = {"cargo test": lambda name: True, "pure tests": is_pure}
 
 
 def build(targets=""):
-    """What the other steps run. Always of the same choice of packages, or their features differ and they are built again."""
+    """The step that builds what the other steps run. It always selects the same packages; with another selection their
+    features would differ and they would be rebuilt."""
     messages = '--no-run --message-format=json-render-diagnostics > "$MESSAGES"'
     return Step("build", f"cargo test {CARGO} {targets} {messages}", 3000, cores=ALL)
 
@@ -85,7 +88,7 @@ def cargo_tests(needs):
 
 
 def setup(targets):
-    """Beside the build, as it mostly waits for a network."""
+    """The step that installs tools. It runs beside the build, because it mostly waits for the network."""
     return Step("setup", f"make --silent {targets}", 1800, cores=0)
 
 
@@ -118,7 +121,7 @@ def autobahn(name, arguments, limit, cores=1.0):
 
 # Tests of clients, pages, SDKs, examples and packages.
 CLIENTS = (
-    # Mostly waits for pages, and takes the longest of these.
+    # This step mostly waits for pages, and takes longer than the others.
     Step("browser", "tests/browser/run.sh", 480, cores=0.5, needs=READY),
     Step("centrifuge codec", "tests/conformance/centrifuge_codec.sh", 60, needs=READY),
     Step("centrifuge sdk", "tests/conformance/centrifuge_sdk.sh", 180, cores=0.5, needs=READY),
@@ -190,23 +193,23 @@ CHECK = (
 
 
 def long(name, limit, binary, arguments="", **environment):
-    """One test binary for long, with the foreground for itself."""
+    """A long run of one test binary, alone in the foreground."""
     return Step(name, arguments, limit, needs=READY, place=ALONE, binary=binary, environment=environment)
 
 
 def ten_million_steps():
-    """Worlds and inputs with new seeds."""
+    """Returns environment variables for ten million steps of the simulator with new seeds."""
     return {"VECHE_SIM_STEPS": "10000000", "VECHE_SIM_FROM": f"{int(time.time())}000"}
 
 
 def both(step):
-    """A step on epoll, and the same on io_uring."""
+    """Returns a step, which uses epoll, and the same step on io_uring."""
     uring = replace(step, name=f"{step.name} on io_uring", environment=step.environment | {"VECHE_TEST_IO": "io_uring"})
     return (step, uring)
 
 
 def whole(name, command, limit, **needs):
-    """A command that has the foreground for itself."""
+    """A command that runs alone in the foreground."""
     return Step(name, command, limit, place=ALONE, **{"needs": READY} | needs)
 
 

@@ -24,8 +24,8 @@ class Tally:
 
 
 def count(output, status):
-    """Counts the tests in a step's output: cargo's and our suites' `N passed`, node's `pass N`, the examples' `ok`. A
-    step without any counts as one test, and one that failed has at least one failure."""
+    """Counts the tests in a step's output: `N passed` of cargo and of the suites here, `pass N` of node, `ok` of the
+    examples. A step without such output counts as one test, and a failed step has at least one failure."""
 
     def total(pattern):
         return sum(int(number) for number in re.findall(pattern, output, re.MULTILINE))
@@ -52,5 +52,5 @@ def reasons(name, output):
 
 
 def remarks(output):
-    """The lines of a passed step that a person should see: skipped parts and accepted deviations."""
+    """Returns the lines of a passed step to show in the summary: skipped parts and accepted deviations."""
     return [line for line in output.splitlines() if re.match("SKIPPED|accepted", line)]

@@ -1,9 +1,10 @@
-//! The paths whose instructions are counted: each is set up completely, then [run](Path::run) a fixed number of times.
+//! The code paths whose instructions are counted. Each is set up completely, then its [run](Path::run) repeats one
+//! operation a fixed number of times.
 //!
-//! Paths of a worker run on a real worker without sockets ([`veche::stage::WorkerRig`]): the counted part is a turn
-//! with one event, from the received bytes to the sent ones, without system calls. Frames and tables are counted alone,
-//! so that a change in them is not hidden by the rest. [`OPERATIONS`] has the number of runs of each path, by which
-//! `bench/instructions` divides.
+//! Paths of a worker run on a real worker without sockets ([`veche::stage::WorkerRig`]). One operation is a turn of the
+//! worker's loop with at most one event, from the received bytes to the sent bytes, without system calls. Frames and
+//! tables are also counted alone, so that a change in them is not hidden by the rest. `bench/instructions` divides the
+//! instructions of a path by its number of [operations](OPERATIONS).
 
 mod client;
 mod frames;
@@ -13,7 +14,7 @@ mod worker;
 
 pub use path::Path;
 
-/// The name of each measured code path, and how often the path is run.
+/// The name of each measured code path, and the number of operations in a run of the path.
 pub const OPERATIONS: &[(&str, u32)] = &[
     ("frame_in_20", 1000),
     ("frame_in_1k", 1000),
@@ -36,7 +37,7 @@ pub const OPERATIONS: &[(&str, u32)] = &[
 ];
 
 impl Path {
-    /// Sets up the path with this name for its number of runs in [`OPERATIONS`].
+    /// Sets up the path with this name for its number of operations in [`OPERATIONS`].
     ///
     /// # Panics
     /// No path has this name.

@@ -10,7 +10,7 @@ impl Path {
         Self(Box::new(run))
     }
 
-    /// Runs the code path once.
+    /// Runs all operations of the code path.
     ///
     /// # Errors
     /// The run did not have the expected effect.

@@ -1,4 +1,5 @@
-//! Measured paths through a worker: turns, from the received bytes to the sent bytes.
+//! Measured paths through a worker. Each operation is one turn of the worker's loop, from the received bytes to the sent
+//! bytes.
 
 use veche::stage::WorkerRig;
 use veche_net::ConnectionId;

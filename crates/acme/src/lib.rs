@@ -56,8 +56,8 @@ struct ManagerState {
     alpn_challenges: AlpnChallenges,
     figures: OrderMetrics,
     kept: Mutex<ManagedCertificates>,
-    /// Whether an order is in progress. Not protected by the lock, because an order may end while
-    /// the lock is held.
+    /// Whether an order is in progress. Not protected by the mutex of `kept`, because an order may end
+    /// while that mutex is locked.
     is_under_way: AtomicBool,
 }
 
@@ -437,7 +437,8 @@ mod tests {
 
     use super::*;
 
-    /// The certificate was issued and counts towards the authority's limits, so the next attempt comes late.
+    /// A certificate that can't be stored was issued nevertheless. It counts towards the authority's limits, so the next
+    /// attempt comes late.
     #[test]
     fn what_can_not_be_kept_is_not_ordered_again_soon() {
         let path = std::env::temp_dir().join(format!("veche-lost-{}", std::process::id()));

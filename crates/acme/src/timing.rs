@@ -17,7 +17,8 @@ const RENEW_SPREAD: f64 = 1.0 / 20.0;
 /// certificate's lifetime.
 const AFTER_ISSUED_S: i64 = 3600;
 
-/// The first and the longest delay after failures, in seconds; each delay is twice the one before.
+/// The first and the longest delay, in seconds, after failures to reach the authority. Each delay is twice the previous
+/// one.
 const UNREACHABLE_S: [i64; 2] = [10, 3600];
 /// The first and the longest delay after refusals, in seconds, like `UNREACHABLE_S`. Let's Encrypt accepts five failed
 /// proofs for a name per hour.
@@ -76,7 +77,7 @@ impl OrderHistory {
         };
         let (kind, [first_s, longest_s]) = match why {
             Some(OrderError::Unreachable(_)) => (FailureKind::Unreachable, UNREACHABLE_S),
-            // The next order uses a new account.
+            // The next order uses a new account, so it need not be delayed like other refused orders.
             Some(OrderError::NoAccount(_)) if before.failures == 0 => {
                 (FailureKind::Refused, UNREACHABLE_S)
             }
@@ -107,7 +108,8 @@ impl OrderHistory {
         }
     }
 
-    /// Returns the earliest time of the next order. Values from a clock that was ahead are capped.
+    /// Returns the earliest time of the next order; 0 if the history is of other names. A stored time beyond the longest
+    /// delay was computed while the clock was ahead, so it is ignored.
     fn earliest_order_s(&self, names: &[String], now_s: i64) -> i64 {
         let longest_s = LIMITED_S[1] + (LIMITED_S[1] as f64 * WAIT_SPREAD) as i64;
         match self.names == names && self.next_s <= now_s + longest_s {

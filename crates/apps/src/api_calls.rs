@@ -32,7 +32,8 @@ pub(super) struct ApiCalls {
     under_way: HashMap<u32, ServerApiCall>,
     /// The numbers of the calls that have not started, by the handler that waits for the response.
     tokens: HashMap<(AppId, Token), u32>,
-    /// The numbers of the calls that have not started or wait for credit, oldest first; cancelled calls are skipped.
+    /// The numbers of the calls that have not started, and of those that must be retried because the hub accepted no
+    /// publication, in the order of their next try. Cancelled calls are skipped.
     waiting: VecDeque<u32>,
     /// Total bytes of the bodies of calls that have not started.
     bytes: usize,
@@ -52,7 +53,7 @@ struct ServerApiCall {
 }
 
 impl ApiCalls {
-    /// Returns whether calls wait for their start or for credit, so that the next turn must retry them.
+    /// Returns whether the next turn must start or retry calls.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

@@ -42,7 +42,7 @@ pub(super) const LOG: &str = "veche::app";
 /// The error text for a publication or subscription to which the engine has not replied.
 const UNANSWERED: &str = "internal server error: the command may or may not have been executed";
 
-/// The delay before deferred publications are retried, in milliseconds.
+/// The delay in milliseconds before deferred publications, messages to other workers and waiting API calls are retried.
 const LOOK_AGAIN_MS: u64 = 1;
 
 /// The applications of one worker.
@@ -104,7 +104,7 @@ pub(super) struct PendingSubscribes {
     waiting: BTreeMap<(ConnectionId, u32), SubscribeWaiter>,
 }
 
-/// A handler that waits for a subscription, or for the reply of a channel's home to a query.
+/// A handler that waits for a subscription, or for the reply of a channel's home worker to a query.
 pub(super) struct SubscribeWaiter {
     pub(super) token: Token,
     pub(super) channel: String,
@@ -133,7 +133,8 @@ impl SubscribeWaiter {
 }
 
 impl PendingSubscribes {
-    /// Registers a handler, identified by `token`, and returns the ticket whose reply resumes it.
+    /// Registers a handler, identified by `token`. Returns a ticket; the hub's reply with this ticket resumes the
+    /// handler.
     pub(super) fn issue(&mut self, session: ConnectionId, channel: &str, token: Token) -> Ticket {
         self.last = self.last.wrapping_add(1);
         let waiting = SubscribeWaiter {
@@ -169,8 +170,8 @@ impl PendingSubscribes {
         self.waiting.remove(&(session, ticket.0))
     }
 
-    /// Removes the handlers of a session that would wait in vain for a reply of the hub: those that
-    /// wait for one channel, or for all channels if `channel` is `None`. Returns their tokens.
+    /// Removes the waiting handlers of a session that will get no reply from the hub, and returns their tokens. If
+    /// `channel` is `None`, removes all of the session's handlers, otherwise only those that wait for this channel.
     pub(super) fn drop_waiters(
         &mut self,
         session: ConnectionId,
@@ -184,7 +185,8 @@ impl PendingSubscribes {
     }
 }
 
-/// A runtime's answer to the handshake or request that the front end is delivering to it at this moment.
+/// A runtime's answer to a handshake or a request. The call that delivers the request returns the answer; an answer
+/// that comes later is queued by [`deliver_answer`].
 pub(super) enum ImmediateAnswer {
     Handshake(HandshakeDecision),
     Response(AppResponse),

@@ -133,9 +133,9 @@ impl DeferredPublishes {
         }
     }
 
-    /// Passes to the hub the publications that it accepts now. `home` returns the home worker of a channel; `None`
-    /// if the home is this worker. After a refusal for another home worker, no other channel of that worker is
-    /// tried. `take` passes a publication to the hub and returns whether the hub has accepted it.
+    /// Passes to the hub the publications that it accepts now. `home` returns the home worker of a channel; `None` if
+    /// the home is this worker. Once another home worker has refused a publication, no further channels of that worker
+    /// are tried. `take` passes a publication to the hub and returns whether the hub has accepted it.
     pub(super) fn publish_ready(
         &mut self,
         home: impl Fn(&str) -> Option<WorkerId>,

@@ -57,8 +57,8 @@ struct PendingHook {
     due_ms: u64,
     /// The number of the last publication that was deferred before the request was made.
     behind: u64,
-    /// A copy of the request if the application's runtime had not finished starting, so that newer code can decide
-    /// the request.
+    /// A copy of the request if it arrived before the application's runtime had finished starting. If the code is
+    /// replaced, the newer code decides the request.
     request: Option<Box<HookRequest>>,
 }
 

@@ -98,7 +98,7 @@ impl Program {
     }
 }
 
-/// Evaluates an expression with the runtime of whichever variant it is.
+/// Expands to a `match` that evaluates the same expression for every variant of [`HostedRuntime`].
 macro_rules! each {
     ($of:expr, $runtime:ident => $call:expr) => {
         match $of {

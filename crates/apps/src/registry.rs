@@ -32,8 +32,8 @@ pub struct AppBundle {
     pub receives_events: bool,
     /// The kinds of hooks that the application handles for Centrifuge clients.
     pub kinds: Arc<HookKinds>,
-    /// Warnings logged while the code was loaded for the check, for example about functions that
-    /// are never called.
+    /// Warnings that the code logged when the registry loaded it to check it, for example about functions that are
+    /// never called.
     warnings: Vec<String>,
 }
 

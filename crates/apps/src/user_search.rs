@@ -13,10 +13,10 @@ use veche_runtime::{Runtime, Token};
 use super::app_hosts::AppHosts;
 use super::remote_sends::RemoteAction;
 
-/// The time after which a search ends without the answers that are still missing, in milliseconds.
+/// The time in milliseconds after which a search fails if a worker has not answered.
 const PATIENCE_MS: u64 = 5000;
 
-/// The size of one connection's address in a message, in bytes.
+/// The size of one found connection in a message between workers, in bytes.
 const PLACE_BYTES: usize = size_of::<WorkerConnection>();
 
 /// A request to another worker for its connections of a user.

@@ -1,11 +1,11 @@
-//! Measures the cost of the archive under a realistic load: publications of many channels, round robin, trimmed as their
-//! windows slide and submitted in turns, as workers do.
+//! Measures the cost of the archive under a realistic load. Each worker publishes to many channels in rotation, trims each
+//! channel to a window of its latest publications, and submits the records of each turn as one batch.
 //!
 //! `cargo run --release -p veche-archive --example workload -- FOLDER [bytes=128] [records=1000000] [window=50]
 //! [channels=10000] [turn=50] [workers=2] [sync=interval|every|never] [rate=0]`
 //!
-//! With a rate, in publications per second of all workers, the archive keeps up. Without one it is always saturated, and
-//! batches wait in a full queue before they become durable.
+//! `rate` limits the publications per second of all workers together. Without this limit the archive is always saturated,
+//! and batches wait in a full queue before they become durable.
 
 #![expect(clippy::disallowed_methods, reason = "it measures")]
 
@@ -190,7 +190,8 @@ fn note(writer: &mut veche_archive::Writer, handed: &[Instant], waits: &mut Vec<
     }
 }
 
-/// User and system time of all threads, which the kernel reports in hundredths of a second.
+/// Returns the user and system time of all threads of a process in milliseconds. The kernel reports it in hundredths of a
+/// second.
 fn cpu_ms(process: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).expect("/proc");
     let fields: Vec<&str> = text

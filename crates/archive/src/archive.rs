@@ -61,7 +61,7 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, LoadedStreams)
     }
     let is_new = !ArchiveDatabase::is_in(folder);
     let database = match ArchiveDatabase::open(folder, options.fsync) {
-        // The disk is full: the file is created when there is room.
+        // If the disk is full, the file is created later, when there is room.
         Err(error) if is_new && error.is_full() => None,
         opened => Some(opened?),
     };
@@ -168,8 +168,8 @@ fn make(folder: &Path) -> io::Result<()> {
 }
 
 impl Archive {
-    /// Creates a writer for one worker. `wake` is called on the archive's thread whenever a batch of that worker has
-    /// become durable, and when the thread ends; it must not block.
+    /// Creates a writer for one worker. `wake` is called on the archive's thread whenever a batch of that worker has become
+    /// durable, and when that thread ends. `wake` must not block.
     #[must_use]
     pub fn writer(&self, wake: impl Fn() + Send + Sync + 'static) -> Writer {
         let lane = Arc::new(WriterLane::new(self.queue_bytes_max, Box::new(wake)));

@@ -1,8 +1,8 @@
 //! The database file: two SQLite tables, with a row for each stream and each publication.
 //!
-//! The rows of publications are numbered in order of arrival, not by channel: appended ones fill pages at one end, and
-//! trimmed ones empty pages at the other. The write-ahead log makes commits atomic, whenever the process ends; rows
-//! have checksums, because SQLite's pages have none.
+//! The rows of publications are numbered in order of arrival, not by channel. So new rows fill pages at one end of the
+//! table, and trimming empties pages at the other end. The write-ahead log makes commits atomic, whenever the process ends;
+//! rows have checksums, because SQLite's pages have none.
 
 mod load;
 
@@ -28,8 +28,8 @@ const APPLICATION: i32 = 0x7665_6368;
 /// Version of the format; a change that older versions can't read gets the next number.
 const FORMAT: u32 = 1;
 
-/// A file with the tables of this version counts as written by a later version if its format number
-/// exceeds [`FORMAT`] by less than this. With a higher number, it counts as damaged.
+/// Applies to a file with the tables of this version, but a format number above [`FORMAT`]. If the difference is less than
+/// this constant, the file counts as written by a later version; otherwise as damaged.
 const COMPATIBLE_FORMATS: i64 = 16;
 
 const PAGE_BYTES: u64 = 8192;
@@ -237,7 +237,7 @@ impl ArchiveDatabase {
         let Err(source) = self.write(plan) else {
             return Ok(());
         };
-        // Remains of a failed attempt in the log would look like lost commits.
+        // Cuts off the remains of the failed attempt in the log, which would look like lost commits.
         let cut = self.cut_tail();
         let is_full = source.sqlite_error_code() == Some(ErrorCode::DiskFull);
         let has_room = is_full && cut.is_ok() && self.checkpoint("truncate").is_ok();
@@ -351,7 +351,7 @@ impl ArchiveDatabase {
     /// Moves the log into the tables and closes the file.
     pub(crate) fn close(self) -> Result<(), Error> {
         self.checkpoint("truncate")?;
-        // Without its WAL the database can be copied as a single file.
+        // Makes SQLite delete the log on closing, so that the database can be copied as a single file.
         let is_kept = self
             .connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
@@ -457,7 +457,7 @@ impl PublicationRow {
     }
 }
 
-/// CRC-32 of a row's columns, each with its length.
+/// CRC-32 of a row's columns. Texts and byte strings are preceded by their length.
 #[derive(Default)]
 struct RowChecksum(crc32fast::Hasher);
 
@@ -480,7 +480,8 @@ impl RowChecksum {
     }
 }
 
-/// Classifies a database error by the required action.
+/// Converts a database error. A corrupt file becomes [`Error::Damaged`], since only that error requires setting the file
+/// aside.
 fn explain(path: &Path, source: rusqlite::Error) -> Error {
     let path = path.to_owned();
     match source.sqlite_error_code() {

@@ -32,7 +32,8 @@ pub enum Error {
         /// Path of the foreign database file.
         path: PathBuf,
     },
-    /// The file is damaged beyond automatic repair. [`set_aside`](crate::set_aside) makes room for a new one.
+    /// The file is damaged beyond automatic repair. [`set_aside`](crate::set_aside) moves it away, so that a new file can be
+    /// created.
     #[error("{} is damaged: {reason}", path.display())]
     Damaged {
         /// Path of the damaged database file.

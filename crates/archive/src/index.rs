@@ -25,7 +25,7 @@ pub(crate) struct IndexedStream {
     pub(crate) epoch: u64,
     pub(crate) opened_ms: u64,
     pub(crate) top: u64,
-    /// The last version, with the offset of its publication.
+    /// The last version, with the offset of its publication; the offset is 0 if that publication is no longer stored.
     version: Option<Box<(u64, StoredVersion)>>,
     rows: VecDeque<RowLocation>,
 }

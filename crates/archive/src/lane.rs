@@ -52,8 +52,8 @@ impl Writer {
         }
     }
 
-    /// Submits the records of a turn, which become durable atomically. Returns the number of the batch; batches are
-    /// numbered consecutively from 1.
+    /// Submits a batch of records, which become durable atomically. Returns the number of the batch; batches are numbered
+    /// consecutively from 1.
     ///
     /// # Errors
     /// [`AppendError`] returns the records. To keep the order, refused batches must be submitted again before later
@@ -80,7 +80,7 @@ impl Writer {
         self.lane.is_closed.load(Ordering::Acquire)
     }
 
-    /// Returns whether the last attempt to write failed. It is retried, and the worker is woken when it succeeds.
+    /// Returns whether the last attempt to write failed. The archive retries, and wakes the worker when the write succeeds.
     #[must_use]
     pub fn is_failing(&self) -> bool {
         self.shared.counters.is_failing.load(Ordering::Relaxed)
@@ -195,7 +195,7 @@ impl WriterLane {
         queue.batches.len() as u64
     }
 
-    /// Returns whether the writer was dropped and all of its batches were taken.
+    /// Returns whether the writer was dropped and the archive's thread has taken all of its batches.
     pub(crate) fn is_over(&self) -> bool {
         self.is_abandoned.load(Ordering::Acquire) && self.queue.lock().batches.is_empty()
     }

@@ -30,18 +30,17 @@ pub struct LoadedStream {
     pub publications: Vec<StoredPublication>,
 }
 
-/// Data that was unreadable and skipped.
+/// A finding from the opening of an archive: lost or unreadable data, or renewed epochs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// The end of the log was an incomplete commit, as after a power cut or after the process was
-    /// killed while writing. Nothing in it was reported as durable, unless the disk lost data that
-    /// it had confirmed.
+    /// The end of the log was an incomplete commit, as after a power cut or after the process was killed while writing. It
+    /// contains nothing that was reported as durable, provided that the disk kept all data that it confirmed.
     #[error("the last {bytes} bytes of the log are an incomplete commit and were cut off")]
     Tail {
         /// The number of bytes that were cut off the end of the log.
         bytes: u64,
     },
-    /// The log is damaged before its end. What follows the damage was committed, or may have been.
+    /// The log is damaged before its end. The data after the damage was committed, or may have been.
     #[error(
         "the log is damaged: {commits} commits in its last {bytes} bytes were cut off, and the latest publications of {channels} channels may be lost: these have new epochs, so that clients notice"
     )]
@@ -90,7 +89,7 @@ impl LoadedStreams {
         self.publications
     }
 
-    /// Returns the skipped data as messages for the log.
+    /// Returns the findings from the opening, as messages for the log.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings

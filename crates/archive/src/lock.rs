@@ -1,5 +1,5 @@
-//! An exclusive lock on the folder. The kernel holds it, so it is released however the process
-//! ends.
+//! An exclusive lock on the folder. The lock belongs to the kernel, which releases it however the
+//! process ends.
 
 use std::fs::{self, File, TryLockError};
 use std::io::Write as _;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// A change of one channel's stream. The records of a channel stay in order; they all come from one
-/// [`Writer`](crate::Writer).
+/// A change of one channel's stream. All records of a channel must come from one [`Writer`](crate::Writer), which keeps
+/// their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArchiveRecord {
     /// A stream was started. An earlier stream of that channel is dropped.

@@ -61,7 +61,7 @@ pub(crate) enum LastRun {
     Lost,
     /// The operator has called [`renew_epochs`](crate::renew_epochs), for example after restoring a backup.
     Renew,
-    /// The database was readable, but not writable.
+    /// The last run found the database damaged and could not write to it.
     Damaged,
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn renew(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Makes the next start ignore the database.
+/// Makes the next start report the database as damaged.
 pub(crate) fn damaged(folder: &Path) {
     // If this fails, the next start detects the damage itself.
     let _ = write(folder, DAMAGED);
@@ -139,8 +139,8 @@ pub(crate) enum RenewalCause {
     Asked,
 }
 
-/// Derives a new epoch from each known one. The value is random, so that two renewals yield
-/// different epochs.
+/// Derives the new epoch of each stream from its current one. The difference is random, so that two renewals yield different
+/// epochs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renewal(NonZeroU32);
 
@@ -154,7 +154,7 @@ impl Renewal {
         }
     }
 
-    /// Returns the new epoch for `epoch`. Both have the same number of bits.
+    /// Returns the new epoch for `epoch`. Only the lowest 32 bits change, so an epoch that fits into 32 bits still does.
     pub(crate) fn apply(self, epoch: u64) -> u64 {
         match epoch ^ u64::from(self.0.get()) {
             // An epoch of zero would mean that no position is known.

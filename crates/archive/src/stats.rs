@@ -27,7 +27,7 @@ pub struct ArchiveStats {
     pub streams: u64,
     /// Current number of publications.
     pub publications: u64,
-    /// Size of the files in bytes, at the last checkpoint.
+    /// Size of the files in bytes, at the last maintenance step.
     pub file_bytes: u64,
     /// Whether the last attempt to write failed and is being retried.
     pub is_failing: bool,

@@ -129,7 +129,7 @@ impl Salt {
     }
 }
 
-/// Returns whether the header matches its own checksum. SQLite ignores a log whose header does not.
+/// Returns whether the header matches its own checksum. SQLite ignores a log whose header fails this check.
 fn is_header_whole(header: &[u8; HEADER_BYTES as usize]) -> bool {
     let word = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
     // The last bit of the magic number gives the byte order of the checksum's input.

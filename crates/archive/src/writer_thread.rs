@@ -149,8 +149,8 @@ impl WriterThread {
             source,
         };
         if opening.is_lost {
-            // The evidence of the loss, such as the end of the log, disappears before the new epochs are safely on
-            // disk. Until then this file records the loss for the next start.
+            // The evidence of the loss, such as the end of the log, disappears before the new epochs are safely on disk.
+            // Until then the `run` file records the loss for the next start.
             run_state::begin(&self.folder, None, FsyncPolicy::Never).map_err(failed)?;
         }
         if !opening.repairs.is_empty() {
@@ -171,8 +171,8 @@ impl WriterThread {
     pub(crate) fn run(mut self) -> Result<(), Error> {
         let mut unwritten = 0;
         loop {
-            // The flag is read once per round, before the lanes are closed and batches are
-            // gathered. So every accepted batch is in this group or a later one.
+            // `is_closing` is read once per round, before the lanes are closed and batches are gathered. So every accepted
+            // batch is in this group or a later one.
             let is_closing = self.is_closing();
             if is_closing {
                 self.close_lanes();
@@ -202,7 +202,7 @@ impl WriterThread {
             self.failed(&error);
         }
         if self.is_damaged() {
-            // Makes the next start ignore the database and begin with a new one.
+            // Makes the next start report the database as damaged, so that the server sets it aside.
             run_state::damaged(&self.folder);
             self.database = None;
             unwritten += self.close_lanes();
@@ -228,8 +228,8 @@ impl WriterThread {
         }
     }
 
-    /// Collects the batches that arrived while the last group was written: one of each lane in turn, up to the maximum
-    /// size.
+    /// Collects the batches that arrived while the last group was written: one batch of each lane in turn, until the group
+    /// has the maximum size.
     fn gather(&mut self) -> Group {
         let mut group = Group::default();
         let mut lanes = {
@@ -251,8 +251,8 @@ impl WriterThread {
         group
     }
 
-    /// Commits a group and notifies its workers. Returns `false` if the archive is being closed and the group can't be
-    /// written.
+    /// Commits a group and notifies its workers. Returns `false` if the group can't be written and the archive is being
+    /// closed or is damaged.
     fn commit_group(&mut self, group: Group) -> bool {
         let (records, bytes) = (
             group.records.len() as u64,
@@ -384,7 +384,7 @@ impl WriterThread {
         }
     }
 
-    /// Performs due maintenance, or waits for it, while there are no new batches.
+    /// Waits until a batch arrives, or until maintenance or a sync is due, and then does the due work.
     fn idle(&mut self) {
         match [self.sync_at, self.maintain_at].into_iter().flatten().min() {
             Some(at) => thread::park_timeout(at.saturating_duration_since(now())),

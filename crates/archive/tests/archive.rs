@@ -73,8 +73,8 @@ fn links_in_place_of_files_are_not_followed() {
         let _ = fs::remove_file(&path);
         std::os::unix::fs::symlink(&precious, &path).expect("a link");
         let opened = veche_archive::open(folder.path(), &options(FsyncPolicy::EveryCommit));
-        // A link in place of `run` is replaced by a new file; links in place of the other files are
-        // errors. No link's target is written to.
+        // With a link in place of `run`, the archive opens, but can't record that it is open. Links in place of the other
+        // files are errors. No link's target is written to.
         match (name, opened) {
             ("run", Ok((archive, _))) => archive.close().expect("closed"),
             (_, Ok(_)) => panic!("{name}: it is followed"),
@@ -177,7 +177,7 @@ fn other_formats_and_other_files_are_refused_and_left_alone() {
     let file = folder.path().join("history.sqlite");
     let good = fs::read(&file).expect("the file");
 
-    // Bytes 60 to 63 of the header are the user version, the next four the application id.
+    // In the header of the file, bytes 60 to 63 are the user version, and bytes 68 to 71 the application id.
     let mut newer = good.clone();
     newer[60..64].copy_from_slice(&2_u32.to_be_bytes());
     let mut foreign = good.clone();
@@ -343,7 +343,8 @@ fn free_pages_are_released() {
         assert_eq!(archive.stats().errors, 0);
         std::thread::yield_now();
     }
-    // The rows that remain are scattered over the file.
+    // The remaining rows are the latest ones. They are stored at the end of the file, which can shrink only after they are
+    // moved.
     let channel: Arc<str> = "b".into();
     let last = worker.append(vec![
         ArchiveRecord::Trimmed {
@@ -486,7 +487,8 @@ fn an_open_archive_names_the_start_of_the_machine_and_its_policy() {
             published("chat:2", 8, 1, "one"),
         ]);
         worker.wait(batch);
-        // The machine goes down: the files stay, with the marker as it was written, and the next boot has another id.
+        // Simulates a crash of the machine with a copy of the files, whose `run` file names another boot than the current
+        // one.
         let copy = folder.copy("marker-copy");
         let another = marker.replace(boot.trim_end(), "another-boot");
         fs::write(copy.path().join("run"), another).expect("written");

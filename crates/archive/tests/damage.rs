@@ -113,7 +113,7 @@ fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
     assert!(seen > 20, "{seen}");
 }
 
-/// The process was killed within the header of a frame, or soon after it.
+/// Simulates a kill of the process while it writes the header of a frame, or soon afterwards.
 #[test]
 fn an_end_of_a_few_bytes_is_reported() {
     let (folder, models) = archive_with_log("header", 3);

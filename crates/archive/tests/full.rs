@@ -1,5 +1,5 @@
-//! A full disk: it is reported, nothing is lost, and writing continues when there is room. Some tests fill a file
-//! system of their own, if the process may create one; the others set the system's limit on file sizes.
+//! Tests that a full disk is reported, that nothing is lost, and that writing continues once there is room. Some tests fill
+//! a file system of their own, if the process may create one; the others set the system's limit on file sizes.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -270,7 +270,7 @@ fn a_limit_on_files_is_waited_for() {
         return;
     }
     let folder = support::Folder::new("limited");
-    // `ulimit -f` counts units of 512 bytes, so the limit is 10 MiB. A process that ignores the signal gets an error
+    // `ulimit -f` counts units of 512 bytes, so the limit is 10 MiB. A process that ignores the signal SIGXFSZ gets an error
     // instead.
     let shell = "trap '' XFSZ; ulimit -S -f 20480; exec \"$@\"";
     assert!(this_test_again(
@@ -311,7 +311,7 @@ fn closing_reports_unwritten_batches() {
     ));
 }
 
-/// A commit fails because the log is full before a checkpoint is due.
+/// A commit fails because the log reaches the limit on file sizes before a checkpoint is due.
 #[test]
 fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
     if let Some(folder) = env::var_os(FOLDER) {
@@ -399,7 +399,7 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
             batch = worker.append(vec![record]);
             worker.wait(batch);
             assert!(batch < 100, "it is never full");
-            // The pause exceeds the delay of maintenance.
+            // Leaves the writer thread time for maintenance between the batches.
             thread::sleep(Duration::from_millis(5));
         }
         let checkpoints = archive.stats().checkpoints;

@@ -17,9 +17,8 @@ enum Step {
     Batch(u8, Vec<Change>),
     /// The archive is closed and reopened.
     Close,
-    /// The archive is reopened from a copy of the current files, as after a kill. All data since
-    /// the last opening is in the log then, because it is too little for a checkpoint during the
-    /// copy.
+    /// The archive is reopened from a copy of the current files, as after a kill. All data since the last opening is then in
+    /// the log: it is too little to cause a checkpoint while the files are copied.
     Kill,
 }
 

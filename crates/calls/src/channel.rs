@@ -1,5 +1,5 @@
-//! Channel queries of scripts: history and presence. They are not calls to external services: the channel's home worker
-//! answers them.
+//! Channel queries of scripts: history and presence. They are not calls to external services: the channel's home worker,
+//! which owns the channel's state, answers them.
 
 /// The kind of a channel query.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ pub struct HttpRequest {
     pub method: String,
     /// The absolute URL, in printable ASCII.
     pub url: String,
-    /// Names are tokens in lower case, values have no control characters.
+    /// Header names and values. Names are tokens in lower case; values have no control characters.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body; may be empty.
     pub body: Vec<u8>,

@@ -44,7 +44,7 @@ pub struct MysqlCall {
 pub enum MysqlAction {
     /// Runs a statement with its values.
     Run {
-        /// The transaction, if any.
+        /// The lease of the transaction in which the statement runs, if any.
         within: Option<Lease>,
         /// The statement, with a `?` for each value.
         sql: String,

@@ -21,8 +21,8 @@ pub enum PasswordAction {
     Hash,
     /// Verifies the password; answered by [`PasswordReply::IsRight`].
     Verify {
-        /// A PHC string. With `None`, verification takes as long and fails, so that the time does not reveal which
-        /// users exist.
+        /// The hash as a PHC string. With `None`, verification fails after the same time as with a hash, so that the time
+        /// does not reveal which users exist.
         hash: Option<String>,
     },
 }

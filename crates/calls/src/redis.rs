@@ -66,7 +66,7 @@ pub enum RedisAction {
     Receive {
         /// The lease of the subscription.
         lease: Lease,
-        /// How long to wait for a message; `None`: without limit.
+        /// How long to wait for a message; `None` for no limit.
         within: Option<Duration>,
     },
 }

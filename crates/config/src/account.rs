@@ -70,14 +70,14 @@ pub struct Account {
 }
 
 impl Account {
-    /// Looks up the configured account of the server process; `None` if none is configured or if the configured
-    /// account is the current one.
+    /// Looks up the configured account of the server process; `None` if no account is configured, or if this process is
+    /// not root and already runs as that account.
     pub fn of(run_as: Option<&RunAs>) -> Result<Option<Self>, AccountError> {
         Self::find(run_as, "server.", "the server process")
     }
 
-    /// Looks up the account of an application's processes; `None` if it is the current account. Without a configured
-    /// account, the processes have the account of the server process, `server`.
+    /// Looks up the account of an application's processes; `None` if the account need not be changed. Without a
+    /// configured account, the processes have the account of the server process, `server`.
     pub fn of_app(app: &AppConfig, server: Option<&Self>) -> Result<Option<Self>, AccountError> {
         let run_as = app.processes.as_ref().and_then(|one| one.run_as.as_ref());
         match run_as {
@@ -219,7 +219,7 @@ fn read(file: &'static str) -> Result<String, AccountError> {
     fs::read_to_string(file).map_err(|source| AccountError::Io { file, source })
 }
 
-/// Looks up `name` among lines of fields separated by colons.
+/// Returns the id if `name` is a number, or else the line whose first field is `name`. Fields are separated by colons.
 fn number_or_line(name: &str, lines: &str) -> AccountLookup {
     if let Ok(number) = name.parse() {
         return AccountLookup::Number(number);
@@ -232,7 +232,7 @@ fn number_or_line(name: &str, lines: &str) -> AccountLookup {
     }
 }
 
-/// Returns the group of a user id.
+/// Returns the primary group of a user id.
 fn own_group(uid: u32, passwd: &str) -> Option<u32> {
     let mut users = passwd
         .lines()

@@ -11,7 +11,7 @@ use super::types::{CertificateOrigin, Config};
 pub struct AcmeConfig {
     /// The URL of the authority's directory (RFC 8555 section 7.1.1); always `https`.
     pub directory: String,
-    /// The contact addresses for the authority, with `mailto:`.
+    /// The contact addresses for the authority, as `mailto:` URLs.
     pub contact: Vec<String>,
     /// The folder that contains one folder for each certificate authority.
     pub cache: PathBuf,
@@ -54,7 +54,7 @@ impl AcmeConfig {
 /// A certificate ordered by ACME.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeCertificate {
-    /// The names in lower case; at least one. The first names the certificate.
+    /// The host names in lower case; at least one. The name of `file` contains the first.
     pub names: Vec<String>,
     /// The file with the certificate and its key.
     pub file: PathBuf,

@@ -7,7 +7,7 @@ use super::effective::EffectiveConfig;
 pub const AGREED: &str =
     "[engine] prefix and on_failover, all of [[namespace]], and whether [events] has url and app";
 
-/// The part of a setting that nodes have to share.
+/// Which part of a setting has to be equal on all nodes.
 enum Agreement {
     Value,
     /// Only whether the setting is present. Nodes may send events to different URLs, for example to a back end on
@@ -27,7 +27,8 @@ fn agreed(directive: &Directive) -> Agreement {
 }
 
 impl EffectiveConfig {
-    /// Returns a number that is the same for configurations that can belong to nodes of one cluster (FNV-1a, 64 bits).
+    /// Returns a hash (FNV-1a, 64 bits) of the settings that all nodes of a cluster have to share. A node warns about
+    /// other nodes whose hash differs.
     #[must_use]
     pub fn agreed(&self) -> u64 {
         let settings = self.settings.iter();

@@ -245,7 +245,7 @@ fn report(problems: Problems<'_>, text: &str) -> ProblemReport {
     }
 }
 
-/// Returns the path of the control socket in `text`, whatever other problems it has.
+/// Returns the path of the control socket in `text`, even if the rest of the file is invalid.
 pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
     let tables = raw::read(text, &mut Problems::new(file, text));
     let server = tables.iter().find(|table| table.section == Section::Server);
@@ -280,7 +280,8 @@ fn settings(tables: &[RawTable], problems: &Problems<'_>) -> Vec<super::effectiv
     tables.iter().flat_map(of_table).collect()
 }
 
-/// Collects problems and warnings while the parts of the configuration are built. A part with a problem is `None`.
+/// Collects problems and warnings while the parts of the configuration are built. The methods return `None` for a part
+/// that has a problem.
 struct Checker<'c> {
     problems: Problems<'c>,
     warnings: Vec<Problem>,
@@ -442,7 +443,7 @@ impl Checker<'_> {
         parsed.into_iter().collect()
     }
 
-    /// Reads `allow` and `deny`.
+    /// Parses the client networks in `allow` and `deny`.
     fn networks(&mut self, table: &RawTable) -> Option<NetworkRules> {
         let allow = self.each(table, "allow", parse_network);
         let deny = self.each(table, "deny", parse_network);
@@ -452,7 +453,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Returns the secrets of a list, with their positions and files.
+    /// Reads the secrets of a list. Returns each with its position in the configuration and the file it was read from.
     fn secrets(
         &mut self,
         table: &RawTable,
@@ -531,7 +532,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns `keys`, and the files that some of them were read from.
+    /// Reads the list of secrets `keys`. Returns the keys, and the files from which some of them were read.
     fn keys(&mut self, table: &RawTable) -> (Vec<SecretValue>, Vec<PathBuf>) {
         let (mut keys, mut files) = (Vec::new(), Vec::new());
         let Some(DirectiveValue::Secrets(sources)) = table.value("keys") else {

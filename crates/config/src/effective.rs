@@ -152,7 +152,7 @@ impl EffectiveConfig {
             match new.find(setting.directive, setting.index) {
                 Some(other) if other.value == setting.value => {}
                 Some(_) => changes.note(setting.directive, setting.title()),
-                // If the section was removed, only the directive that names the section reports this.
+                // A removed section is reported once, for the directive that identifies it.
                 None if setting.names_section() => {
                     changes.note(
                         setting.directive,
@@ -195,7 +195,8 @@ impl EffectiveConfig {
 }
 
 impl Setting {
-    /// Returns whether the setting waits for a restart even if its section is added or removed by a reload.
+    /// Returns whether the setting takes effect only at a restart, although a reload can add or remove its section,
+    /// such as `wildcard = true` of a namespace.
     fn holds_on(&self) -> bool {
         self.directive.section == Section::Namespace
             && self.directive.change == ReloadEffect::Restart

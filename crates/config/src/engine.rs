@@ -19,7 +19,7 @@ pub enum EngineConfig {
 pub struct Sentinels {
     /// The name of the primary in the configuration of the Sentinels.
     pub primary: String,
-    /// Hosts and ports of the Sentinels after the first.
+    /// Hosts and ports of further Sentinels; the first one is in [`RedisEngine::keyspace`].
     pub others: Vec<(String, u16)>,
     /// The user name at the Sentinels, which may differ from the user name at the Redis servers.
     pub user: Option<String>,
@@ -35,7 +35,7 @@ pub struct RedisEngine {
     pub keyspace: Arc<RedisDatabase>,
     /// The Sentinels that are asked for the current primary; `None` without Sentinels.
     pub sentinels: Option<Sentinels>,
-    /// The beginning of all names in Redis.
+    /// The beginning of the names of all keys and channels in Redis.
     pub prefix: String,
     /// Whether clients' positions stay valid after a failover.
     pub trusts_failover: bool,

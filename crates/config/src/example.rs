@@ -10,8 +10,7 @@ use super::value::DirectiveKind;
 /// Defaults that are not useful as examples.
 const TELLING_NOTHING: &[&str] = &["\"off\"", "\"none\"", "\"auto\"", "[]", "false"];
 
-/// Example values of directives whose value is a text, by the beginning of the directive's
-/// description.
+/// Example values for texts: pairs of the beginning of the expectation in error messages, and the example.
 const TEXTS: &[(&str, &str)] = &[
     ("a URL", "https://example.com/veche"),
     ("the path of a PEM file", "/etc/veche/cert.pem"),
@@ -64,8 +63,7 @@ impl DirectiveKind {
     }
 }
 
-/// Returns the example that [`TEXTS`] lists for a description, or else the quoted text in the
-/// description.
+/// Returns the example that [`TEXTS`] lists for an expectation, or else the quoted text in the expectation.
 fn text(expected: &str) -> Option<String> {
     let known = TEXTS.iter().find(|(start, _)| expected.starts_with(start));
     if let Some((_, example)) = known {

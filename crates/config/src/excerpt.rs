@@ -15,7 +15,7 @@ use super::value::DirectiveKind;
 const EXPLAINED_MAX: usize = 20;
 /// Maximum length of an excerpt in characters.
 const LINE_CHARS_MAX: usize = 100;
-/// Maximum number of characters of the line before the problem.
+/// Maximum number of characters before the problem, in the excerpt of a line longer than [`LINE_CHARS_MAX`].
 const BEFORE_CHARS_MAX: usize = 60;
 
 /// Adds excerpts to the problems of a configuration text.
@@ -55,7 +55,8 @@ fn excerpt_at(place: SourceLocation, message: &str, text: &str) -> Option<Excerp
     })
 }
 
-/// Returns the section at the last of `lines`, and the name of the directive that the line belongs to.
+/// Returns the section of the last of `lines`, and the name of the directive that this line belongs to; the name is
+/// empty if there is none.
 fn assignment_at<'t>(lines: &[&'t str]) -> (Option<Section>, &'t str) {
     let (mut section, mut name) = (None, "");
     for (index, line) in lines.iter().map(|line| line.trim()).enumerate() {
@@ -109,7 +110,7 @@ fn is_secret(name: &str, directive: Option<&Directive>) -> bool {
     !is_place && words.iter().any(|word| name.contains(word))
 }
 
-/// Returns a line without its value, and the column, which is at most the end of the returned text.
+/// Returns a line with its value replaced by `…`, and `column` limited to the end of the returned text.
 fn masked(line: &str, column: usize) -> (String, usize) {
     let shown = match line.split_once('=') {
         Some((before, _)) if is_name(before.trim()) => format!("{before}= …"),
@@ -123,7 +124,7 @@ fn blank_for_control(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }
 
-/// Returns the number of characters to mark: a quoted text, a word, or a single character.
+/// Returns the length of the token at the start of `rest` in characters: a quoted text, a word, or a single character.
 fn token_length(rest: &[char]) -> usize {
     let until = |ends: &dyn Fn(char) -> bool| rest.iter().position(|c| ends(*c));
     match rest.first() {

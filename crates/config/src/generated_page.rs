@@ -1,6 +1,7 @@
 //! Generated pages of docs/reference, compared by tests. The server's tests include this file too.
 
-/// Asserts that docs/reference/`name` equals `page`; writes it instead if VECHE_BLESS is set.
+/// Asserts that docs/reference/`name` equals `page`. If the environment variable VECHE_BLESS is set, writes the file
+/// instead.
 pub(crate) fn assert_page_is_current(name: &str, page: &str) {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs/reference")

@@ -20,7 +20,7 @@ pub struct JwtConfig {
     pub refuses_short_secrets: bool,
     /// The claims that a token has to have.
     pub rules: ClaimRules,
-    /// Where requests carry tokens: at least one place for `[jwt]`, none for `[subscription_jwt]`.
+    /// The parts of a request that may contain the token: at least one for `[jwt]`, none for `[subscription_jwt]`.
     pub places: Vec<TokenSource>,
 }
 
@@ -104,7 +104,7 @@ pub struct PublishedKeySet {
 const KEYS_BYTES_MAX: u64 = 256 << 10;
 
 impl KeySource {
-    /// Returns the file of keys or certificates that is read.
+    /// Returns the file that the keys or the trusted certificates are read from, if any.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::SecretFile(file) | Self::PublicFile(file) => Some(file),

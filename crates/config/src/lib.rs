@@ -103,8 +103,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     )
 }
 
-/// Checks a configuration that an earlier check accepted. Reads no other files than those with
-/// secrets, because a certificate or key that is invalid by now must not prevent a start.
+/// Checks a configuration that an earlier check accepted. Of the files that it names, only those with secrets are read,
+/// because a certificate or token key that has become invalid must not prevent a start.
 pub fn parse_again(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     checked::check(
         path,
@@ -143,8 +143,8 @@ fn is_world_readable(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
-/// Checks that a PAM service can be used: a file with its rules exists, and PAM's library can be
-/// loaded. The library is tried only once.
+/// Checks that a PAM service can be used: a file with its rules exists, and PAM's library can be loaded. The result of
+/// loading the library is cached in `library`.
 fn pam(
     service: &veche_pam::PamService,
     library: &LazyCell<Result<(), String>, impl FnOnce() -> Result<(), String>>,
@@ -163,7 +163,7 @@ fn state_folder() -> Option<PathBuf> {
     first.filter(|folder| folder.is_absolute())
 }
 
-/// Maximum length of a file with a secret, in bytes; a longer file was probably named by mistake.
+/// A file with a secret of this length in bytes or more is rejected, since it was probably named by mistake.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
 /// Reads a configured secret. The server process inherits its environment variables from the supervisor.
@@ -213,8 +213,8 @@ pub fn unix_now_s() -> i64 {
     since.map_or(0, |since| since.as_secs() as i64)
 }
 
-/// Returns the control socket's path from the file at `path`, whatever other problems it has: a running server has to
-/// be stoppable while its file is being edited.
+/// Returns the control socket's path from the file at `path`, even if the rest of the file is invalid: a running server
+/// has to be stoppable while its file is being edited.
 pub fn control_of(path: &Path) -> io::Result<PathBuf> {
     Ok(checked::control_of(path, &read_text(path)?))
 }

@@ -25,14 +25,14 @@ pub struct LimitsConfig {
     pub handshakes_per_address: Option<Rate>,
     /// The time limit for the head of a request.
     pub header_timeout: Duration,
-    /// The time limit from accept to an open WebSocket, and to the end of a TLS handshake. For a request without an
-    /// upgrade it runs from the end of the head to the end of the body.
+    /// The time limit from the accept of a connection to the end of the TLS handshake, and to the open WebSocket. For a
+    /// request without an upgrade, this limit applies from the end of the head to the end of the body.
     pub handshake_timeout: Duration,
     /// The idle time of a connection between two requests.
     pub keep_alive_timeout: Duration,
-    /// The idle time after which a client is closed.
+    /// The idle time after which a client's connection is closed; `None`: never.
     pub idle_timeout: Option<Duration>,
-    /// The time in which a client has to accept some of its pending data.
+    /// The time in which a client has to accept some of its pending data, or its connection is aborted.
     pub write_timeout: Duration,
     /// The interval of pings; `None`: no pings.
     pub ping_interval: Option<Duration>,
@@ -44,13 +44,13 @@ pub struct LimitsConfig {
     pub lame_duck_time: Duration,
     /// The duration of the drain of a process replaced by an upgrade.
     pub upgrade_drain_time: Duration,
-    /// The time in which each worker has to finish its turn.
+    /// The time in which each worker has to finish its turn; otherwise the server process is killed and restarted.
     pub watchdog_timeout: Option<Duration>,
-    /// The limit of pending bytes for one client.
+    /// The maximum number of bytes that wait to be sent to one client; above it the client counts as a slow consumer.
     pub outbox_bytes: u64,
     /// The history limit of all channels in bytes.
     pub history_bytes: u64,
-    /// Maximum number of publications in one reply.
+    /// Maximum number of publications in one reply to a history request.
     pub history_answer_max: u32,
     /// The longest request body in bytes.
     pub body_bytes_max: u64,

@@ -24,7 +24,7 @@ pub struct RoutePath {
 /// A segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// A literal segment, which the path of a request must contain at the same place.
+    /// A literal segment, which the path of a request must contain at the same position.
     Literal(String),
     /// `:name`: matches any single segment, and passes it to the handler under this name.
     Parameter(String),
@@ -46,7 +46,7 @@ impl RoutePath {
             let is_last = pieces.peek().is_none();
             match piece {
                 "*" if is_last => prefix = true,
-                // The path is "/", or it ends in a slash: `/a/` and `/a` are different paths.
+                // A path that ends in a slash has an empty last segment, since `/a/` and `/a` are different paths.
                 "" if is_last => segments.push(Segment::Literal(String::new())),
                 "" => return Err("the path has two slashes in a row".to_owned()),
                 _ if piece.contains('*') => {
@@ -439,14 +439,14 @@ impl IdentitySource {
     }
 }
 
-/// Returns whether a name is a `token` (RFC 9110, section 5.6.2). Names of headers and cookies must be tokens. Names
-/// of query parameters may be others, but only tokens are supported.
+/// Returns whether a name is a `token` (RFC 9110, section 5.6.2). Names of headers and cookies must be tokens. Other
+/// names of query parameters are possible, but not supported.
 fn is_token(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !name.is_empty() && name.chars().all(fits)
 }
 
-/// Parses where in a request the token is.
+/// Parses the place of the token in a request, such as `bearer` or `cookie:NAME`.
 pub(crate) fn parse_place(text: &str) -> Result<TokenSource, String> {
     match text {
         "bearer" => return Ok(TokenSource::Bearer),

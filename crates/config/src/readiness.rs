@@ -38,7 +38,7 @@ enum AccessedBy {
     Server,
 }
 
-/// Returns all problems of a configuration, located in its text.
+/// Returns all problems of a configuration, located in its text. The list is empty if this user can't check them.
 pub fn problems(config: &Config, text: &str) -> Vec<Problem> {
     let mut search = ReadinessCheck {
         config,
@@ -47,7 +47,7 @@ pub fn problems(config: &Config, text: &str) -> Vec<Problem> {
     };
     match Account::of(config.server.run_as.as_ref()) {
         Ok(account) => search.account = account,
-        // The user that will start the server is unknown.
+        // The access rights of this user are irrelevant, because this user can't run the server as `server.user`.
         Err(AccountError::NotRoot { .. }) => return Vec::new(),
         Err(error) => {
             let user = search.setting(Section::Server, "user");
@@ -232,8 +232,7 @@ fn files_of(source: &CertificateSource) -> Vec<&Path> {
     }
 }
 
-/// Returns whether a missing folder is one that systemd may create for a service, or below one
-/// (systemd.exec(5)).
+/// Returns whether systemd may create a missing folder, or one of its parents, for a service (systemd.exec(5)).
 pub(super) fn made_by_systemd(folder: &Path) -> bool {
     const PARENTS: [&str; 4] = ["/run", "/var/lib", "/var/log", "/var/cache"];
     PARENTS.iter().any(|parent| {

@@ -34,7 +34,7 @@ impl SecretValue {
         Self(text)
     }
 
-    /// Returns the secret itself, for comparisons only.
+    /// Returns the secret itself, which must not be logged or displayed.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,7 +1,8 @@
 //! Formats entries of the access log: by a template with fields, or as JSON objects.
 //!
-//! Data from clients can't forge a line or control a terminal: in text every byte except visible ASCII is escaped as
-//! `\x0A`, as in nginx; in JSON by its rules. Queries are not logged; see [`AccessLogBuffer`](veche_frontends::AccessLogBuffer).
+//! Data from clients can't forge a line or control a terminal: in text, every byte except visible ASCII is escaped in
+//! the form `\x0A`, as in nginx; in JSON, with JSON's escapes. Queries are not logged; see
+//! [`AccessLogBuffer`](veche_frontends::AccessLogBuffer).
 
 use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -32,7 +33,7 @@ pub(crate) struct TemplateField {
 /// The value of a field.
 enum FieldSource {
     Nothing,
-    /// A value of the server, which needs no escaping.
+    /// Text that the server generated, which needs no escaping.
     Own(String),
     /// A value from outside the server, which is escaped.
     Text(String),
@@ -179,7 +180,7 @@ fn common_time(entry: &AccessLogEntry) -> String {
     )
 }
 
-/// The format of lines.
+/// The format of the access log's lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Template {
     /// A JSON object with every field that has a value.
@@ -188,7 +189,7 @@ pub enum Template {
     Text(Vec<TemplatePart>),
 }
 
-/// A part of a line.
+/// A part of a text template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplatePart {
     Words(String),
@@ -300,7 +301,7 @@ fn write_json(entry: &AccessLogEntry, out: &mut Vec<u8>) {
         };
         object.insert(field.name.to_owned(), value);
     }
-    // `request` and `time_local` repeat other fields.
+    // JSON omits `request` and `time_local`, because they repeat other fields.
     object.remove("request");
     object.remove("time_local");
     let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Ascii);
@@ -309,7 +310,7 @@ fn write_json(entry: &AccessLogEntry, out: &mut Vec<u8>) {
     }
 }
 
-/// JSON in which everything except visible ASCII is escaped, since C1 controls affect terminals too.
+/// A JSON formatter that escapes everything except visible ASCII, since C1 control characters affect terminals too.
 struct Ascii;
 
 impl serde_json::ser::Formatter for Ascii {

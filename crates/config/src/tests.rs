@@ -118,7 +118,7 @@ fn certificate(certificate: &Path, key: &Path) -> Result<CertificateFacts, Strin
     }
 }
 
-/// Returns a checked file that has to be valid.
+/// Checks `text`, which has to be valid, and returns the configuration.
 fn good(text: &str) -> Config {
     checked(text).unwrap_or_else(|report| panic!("{report}\nin\n{text}"))
 }

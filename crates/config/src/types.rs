@@ -72,9 +72,9 @@ pub struct Config {
     pub subscription_jwt: Option<JwtConfig>,
     /// `[identity_hook]`: timeouts, cache and concurrency of identity requests.
     pub identity_hook: IdentityHookConfig,
-    /// The index in `apps` of the app that receives events.
+    /// The index in `apps` of the app that receives channel and user events; `None` if no app does.
     pub listener: Option<usize>,
-    /// `[hooks]`; `None` without any hook.
+    /// `[hooks]`; `None` if no hook has a URL and no route has an app that decides on commands.
     pub hooks: Option<HooksConfig>,
     /// `[pam]`: how names and passwords are checked.
     pub pam: PamConfig,
@@ -107,8 +107,8 @@ impl Config {
         self.wildcards.clone_from(&running.wildcards);
         let new = std::mem::replace(&mut self.listeners, running.listeners.clone());
         for listener in &mut self.listeners {
-            // Port 0 selects a different port at each start, which the listener keeps until the
-            // process ends.
+            // Several listeners may be configured with port 0 of the same IP address, so these are also compared by
+            // their index.
             let same = new.iter().find(|new| {
                 (new.address, new.role) == (listener.address, listener.role)
                     && (listener.address.port() != 0 || new.index == listener.index)
@@ -129,12 +129,12 @@ impl Config {
         self
     }
 
-    /// Returns the token sections.
+    /// Returns `[jwt]` and `[subscription_jwt]`, as far as they are configured.
     pub fn tokens(&self) -> impl Iterator<Item = &JwtConfig> {
         self.jwt.iter().chain(&self.subscription_jwt)
     }
 
-    /// Returns the first listener with a role.
+    /// Returns the first listener that has this role.
     pub fn listener(&self, role: ListenerRole) -> Option<&ListenerConfig> {
         self.listeners.iter().find(|listener| listener.role == role)
     }
@@ -255,7 +255,7 @@ pub struct AccessLogConfig {
     pub file: PathBuf,
     /// The format of lines.
     pub template: Template,
-    /// The sampled share of entries: above 0, at most 1.
+    /// The probability with which an entry is logged: above 0, at most 1.
     pub share: f64,
     /// Whether requests to internal listeners are logged too.
     pub internal: bool,
@@ -357,7 +357,8 @@ pub struct AppConfig {
     pub memory_bytes_max: u64,
     /// The maximum CPU time of a handler between two waits.
     pub cpu_budget: Duration,
-    /// The time limit of an HTTP request, and between two writes of a streamed response; `None`: unlimited.
+    /// The time limit for the response to an HTTP request. In a streamed response it applies between two writes.
+    /// `None`: unlimited.
     pub request_timeout: Option<Duration>,
     /// The folder whose files the script may send with `veche.file`. If `None`, it can't send files.
     pub files: Option<PathBuf>,
@@ -467,8 +468,8 @@ pub struct RouteConfig {
 }
 
 impl RouteConfig {
-    /// Returns a name that a route keeps as long as its `listen` and its path stay the same; unique among routes of
-    /// sessions.
+    /// Returns a name that identifies the route across reloads as long as its `listen` and its path stay the same.
+    /// Unique among the routes whose handler is a client protocol.
     pub fn name(&self) -> String {
         format!("{} {}", self.listen, self.path.as_str())
     }
@@ -556,7 +557,7 @@ pub struct WebSocketConfig {
     pub inflate_ratio_max: Option<u32>,
     /// The rate limit of one client; `None`: unlimited.
     pub pacing: Option<RateLimits>,
-    /// What happens to a slow consumer's publications; `None`: it is disconnected.
+    /// Which publications a slow consumer still receives; `None`: slow consumers are disconnected instead.
     pub drop_policy: Option<DropPolicy>,
     /// Whether clients receive the position of each publication.
     pub has_positions: bool,
@@ -570,8 +571,8 @@ pub struct NamespaceConfig {
     pub name: String,
     /// The history options of the namespace's channels; `None`: the channels have no history.
     pub history: Option<HistoryConfig>,
-    /// The history budget of the namespace's channels in bytes; `None`: they share the part of the
-    /// total limit that is not budgeted.
+    /// The history budget of the namespace's channels in bytes. `None`: the channels share the part of
+    /// `limits.history_bytes` that no other namespace reserves.
     pub history_bytes: Option<u64>,
     /// Whether channels have presence.
     pub presence: bool,
@@ -635,7 +636,8 @@ pub struct ApiConfig {
     pub accepts_unknown_fields: bool,
     /// The rate limit of publications for each key; `None`: unlimited.
     pub publish_rate: Option<Rate>,
-    /// The valid keys. Without any the API is open, which only listeners on loopback allow.
+    /// The valid keys. Without keys, any client may call the API; the check then rejects internal listeners on other
+    /// addresses than loopback that require no client certificate.
     pub keys: Vec<SecretValue>,
     /// The files that keys were read from.
     pub files: Vec<PathBuf>,
@@ -661,7 +663,7 @@ pub struct EventsConfig {
 /// `[admin]`: the admin page on internal listeners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdminConfig {
-    /// The valid keys; without any the page is disabled.
+    /// The valid keys. Without keys, the page is disabled.
     pub keys: Vec<SecretValue>,
     /// The files that keys were read from.
     pub files: Vec<PathBuf>,

@@ -92,7 +92,7 @@ pub(crate) enum DirectiveValue {
     List(Vec<String>),
     Secrets(Vec<SecretSource>),
     Table(toml::Table),
-    /// Names and values, in the order in which the table's positions in the file are stored.
+    /// Names and values. Item `i` is at `RawTable::item_at(name, i)` in the file.
     Pairs {
         pairs: Vec<(String, String)>,
         is_masked: bool,
@@ -263,7 +263,7 @@ impl DirectiveKind {
         format!("expected {expected}, found {}{hint}", describe(found))
     }
 
-    /// Suggests a duration with a unit for a plain number, which is taken as seconds.
+    /// Suggests a duration in seconds for a number without a unit.
     fn with_unit(&self, found: &DeValue<'_>) -> Option<String> {
         let Self::Duration { .. } = self else {
             return None;
@@ -502,7 +502,7 @@ fn without_secrets(value: toml::Value) -> toml::Value {
     }
 }
 
-/// Returns a value without positions; `None` if it has a number that is out of range.
+/// Converts a parsed value to a plain TOML value; `None` if it contains a number that is out of range.
 fn plain(found: &DeValue<'_>) -> Option<toml::Value> {
     Some(match found {
         DeValue::String(text) => toml::Value::String(text.clone().into_owned()),

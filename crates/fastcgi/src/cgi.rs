@@ -57,7 +57,7 @@ impl Cgi<'_> {
         push("SERVER_PROTOCOL", "HTTP/1.1")?;
         push("GATEWAY_INTERFACE", "CGI/1.1")?;
         push("SERVER_SOFTWARE", "veche")?;
-        // PHP built with force-cgi-redirect refuses requests without it.
+        // PHP built with force-cgi-redirect refuses requests without this parameter.
         push("REDIRECT_STATUS", "200")?;
         if let Some(remote) = self.remote {
             push("REMOTE_ADDR", &remote.to_string())?;

@@ -24,8 +24,9 @@ const READ_BYTES: usize = 65_536;
 /// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// The time for which an idle connection is kept open. An idle connection occupies a process of php-fpm. Zero: connections
-    /// are closed after each response. If php-fpm has a `pm.max_requests`, requests on idle connections may be lost.
+    /// The time for which an idle connection is kept open. An idle connection occupies a process of php-fpm. If it is
+    /// zero, connections are closed after each response. If php-fpm has a `pm.max_requests`, requests sent on idle
+    /// connections may be lost.
     pub idle_timeout: Duration,
     /// The time limit for opening a connection.
     pub connect_timeout: Duration,
@@ -58,8 +59,8 @@ pub enum Error {
 /// A client of one FastCGI server. Clones share the same connections.
 ///
 /// The client opens one connection per concurrent request and has no limit of its own: the caller must not start more
-/// concurrent requests than php-fpm has processes for it. If a request's future is dropped, its connection is closed, which the
-/// script notices when it writes.
+/// concurrent requests than php-fpm has processes for this client. If a request's future is dropped, its connection is
+/// closed, which the script notices when it writes.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Inner>);
 

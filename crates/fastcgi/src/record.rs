@@ -3,13 +3,13 @@
 /// Version of the protocol. It is the first byte of each record.
 pub const VERSION: u8 = 1;
 
-/// Bytes before a record's content.
+/// Length of a record's header in bytes.
 pub const HEADER_BYTES: usize = 8;
 
 /// Maximum length of a record's content in bytes.
 pub const CONTENT_BYTES_MAX: usize = 65_535;
 
-/// The id of a connection's one request; php-fpm does not multiplex.
+/// The request id of all records. It is constant because php-fpm handles one request at a time per connection.
 const REQUEST_ID: [u8; 2] = [0, 1];
 
 /// The type of a record (FastCGI 1.0, section 8).
@@ -39,7 +39,8 @@ pub struct Record<'a> {
     pub content: &'a [u8],
 }
 
-/// The error for bytes that are not a record of FastCGI 1.0. Contains the version in their header.
+/// The error for bytes that are not a record of FastCGI 1.0. Contains their first byte, which would be the version of a
+/// record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the response has a record of version {0} and is not FastCGI")]
 pub struct NoRecord(pub u8);

@@ -22,7 +22,7 @@ pub enum FileFault {
     /// The file is of this type; only regular files are read and written.
     #[error("it is a {0}, not a regular file")]
     NotRegular(&'static str),
-    /// The file has several names (hard links), so it may also be a protected file.
+    /// The file has several names (hard links), so it may be a protected file under another name.
     #[error("it has several names (hard links)")]
     HardLinked,
     /// The owner, by numeric id, is neither root, nor the caller, nor the user that the file is opened for.

@@ -1,8 +1,8 @@
 //! Opening files safely where another user may have replaced them.
 //!
 //! A supervisor running as root opens files in folders that its server process, running as an unprivileged user, may
-//! write. There a name can lead to a file of root's (through a symbolic or hard link), to a FIFO that blocks the open,
-//! or to a device. Therefore:
+//! write. In such a folder a name can lead to one of root's files (through a symbolic or hard link), to a FIFO that
+//! blocks the open, or to a device. Therefore:
 //!
 //! - A file to write is a regular file with one name and a trusted owner (root, the caller, or the user it is opened
 //!   for), and its name is never followed if it is a symbolic link ([`WriteOptions`]).
@@ -10,8 +10,8 @@
 //! - Nothing blocks: a FIFO or a device is an error at once.
 //! - Owner and mode are changed by descriptor, and only of files created by the same call; a file that has to be
 //!   private and belongs to the caller loses the permissions of others.
-//! - Among folders, root follows a symbolic link only if it belongs to root, or leads to a file or folder of the link's
-//!   owner. Other users follow links as the kernel does: they have no privileges to abuse.
+//! - Among the folders of a path, root follows a symbolic link only if it belongs to root, or leads to a file or folder
+//!   of the link's owner. Other users follow links as the kernel does: they have no privileges to abuse.
 //!
 //! The crate does not interpret file contents.
 

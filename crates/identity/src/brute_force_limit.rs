@@ -23,7 +23,7 @@ const FULL_MS: u64 = 1_000;
 /// Delays by address. Times are in monotonic milliseconds.
 #[derive(Debug)]
 pub struct BruteForceLimit {
-    /// The permitted rate of failures by one address; `None`: unlimited.
+    /// The permitted rate of failures by one address; `None` for no limit.
     rate: Option<Rate>,
     table: Mutex<FailureTable>,
 }
@@ -55,7 +55,7 @@ impl BruteForceLimit {
         meter.map_or(0, |meter| meter.wait_ms(&rate, 1, now_ms))
     }
 
-    /// Records an attempt from an address that was rejected or whose outcome is uncertain.
+    /// Records that an attempt from this address was rejected, or that its outcome is uncertain.
     pub fn record_failure(&self, address: IpAddr, now_ms: u64) {
         let Some(rate) = self.rate else { return };
         let mut table = self.table.lock();

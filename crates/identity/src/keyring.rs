@@ -62,7 +62,7 @@ struct FetchState {
     is_under_way: bool,
     /// The handshakes that wait for the result of the next refresh, with the sinks that notify them.
     waiting: Vec<(ConnectionId, Arc<dyn CompletionSink>)>,
-    /// The time of the next refresh; `None`: now.
+    /// The time of the next refresh; `None` if it is due now.
     due: Option<Instant>,
     /// The time of the last refresh caused by an unknown key.
     asked: Option<Instant>,

@@ -1,4 +1,5 @@
-//! Passwords checked by PAM. Each service caches its answers briefly; all share the helpers and the brute-force limit.
+//! Passwords checked by PAM. Each service caches its answers briefly; all services share the helpers and the brute-force
+//! limit.
 //!
 //! A worker submits a password and continues. A thread of the [`pool`] passes the password to its
 //! [helper](veche_pam::client) and delivers the result to the worker.
@@ -179,7 +180,8 @@ impl PasswordService {
         })
     }
 
-    /// Converts a check's outcome into a result for the client, and logs failures.
+    /// Converts the outcome of a check into a [`LookupOutcome`] for the metrics, the result for the client, and the text of
+    /// a problem for the log, if any.
     fn read(
         &self,
         outcome: Result<PamReply, CheckError>,
@@ -417,7 +419,7 @@ mod tests {
         assert_eq!(look_up(1, ann), Ok(false));
         assert_eq!(look_up(1, ann), Err(LookupOutcome::Crowded));
         assert_eq!(look_up(4, bob), Ok(true));
-        // The answer makes room for another check, and the checked password gets the same result again.
+        // The answer makes room for another check. Further requests with the checked password get the cached result.
         passwords.checked(ticket(1, ann), Ok(PamReply::Refused("why".to_owned())));
         assert_eq!(look_up(3, ann), Ok(true));
         for _ in 0..5 {

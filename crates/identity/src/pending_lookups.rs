@@ -56,8 +56,8 @@ impl PendingLookups {
     /// Adds a waiting client; returns `true` if a new lookup has to be made.
     ///
     /// # Errors
-    /// The reason why the client is not added. The argument of `may_wait` is whether a new lookup
-    /// is needed; its error is returned as [`NotAsked::Barred`].
+    /// The reason why the client is not added. The argument of `may_wait` is whether a new lookup is needed; an error of
+    /// `may_wait` is returned as [`NotAsked::Barred`].
     pub(super) fn look_up<E>(
         &mut self,
         digest: AnswerDigest,
@@ -72,7 +72,7 @@ impl PendingLookups {
             return Err(NotAsked::Known(identity_result));
         }
         let is_new = !self.asking.contains_key(&digest);
-        // A client that retries while its lookup is pending costs the back end nothing.
+        // Clients that join a pending lookup are not limited here, because they cost the back end nothing.
         if is_new && self.waiting >= self.waiting_max {
             return Err(NotAsked::Crowded);
         }

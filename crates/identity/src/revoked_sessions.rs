@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Maximum number of users recorded. Once a user has been evicted, every user counts as ended at
-/// the time of the latest evicted entry.
+/// Maximum number of users recorded. After an eviction, every user without an entry counts as ended
+/// at the time of the latest evicted entry.
 const USERS_MAX: usize = 16_384;
 
 /// Maximum number of recorded subscriptions, and of recorded connections.

@@ -1,4 +1,5 @@
-//! Signature algorithms of tokens: those of RFC 7518 and RFC 8037 that are in use and sound.
+//! The supported signature algorithms of tokens: the secure and widely used algorithms of RFC 7518
+//! and RFC 8037.
 
 /// A signature algorithm of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +39,7 @@ impl Algorithm {
         (Self::EdDsa, "EdDSA"),
     ];
 
-    /// Returns the algorithm with this name in `alg`; `none` is not one.
+    /// Returns the algorithm with this name in `alg`; `None` for an unknown name, such as `none`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();

@@ -247,7 +247,7 @@ impl Key {
         self.until_s.is_none_or(|until_s| now_s < until_s)
     }
 
-    /// Returns whether the key matches a token's `kid`. A key without an id, or a token without one, matches any.
+    /// Returns whether the key matches a token's `kid`. They always match if the key has no id or the token has no `kid`.
     pub(crate) fn has_id(&self, id: Option<&str>) -> bool {
         match (&self.id, id) {
             (Some(own), Some(id)) => own == id,
@@ -303,7 +303,7 @@ fn rsa_of(digest: Digest) -> &'static signature::RsaParameters {
     }
 }
 
-/// Verifies on P-521, which ring does not support.
+/// Verifies an ECDSA signature on the curve P-521, which the crate ring does not support.
 fn verifies_p521(point: &[u8], message: &[u8], signature: &[u8]) -> bool {
     let key = p521::ecdsa::VerifyingKey::from_sec1_bytes(point);
     let signature = p521::ecdsa::Signature::from_slice(signature);

@@ -1,7 +1,7 @@
 //! Verification of a token: format, signature, validity period, issuer, audience and user.
 //!
 //! The signature is checked before any claim is used. Before that, only the header is read, and its
-//! `alg` and `kid` are only compared.
+//! `alg` and `kid` are only compared with known values.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,7 +19,7 @@ pub const TOKEN_ID_BYTES_MAX: usize = 255;
 /// Requirements of a token besides its signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRules {
-    /// Accepted values of `iss`; empty: any.
+    /// Accepted values of `iss`. If the list is empty, any `iss` is accepted.
     pub issuers: Vec<String>,
     /// Accepted values of `aud`; the token must contain at least one of them. If the list is empty,
     /// any `aud` is accepted (RFC 7519 section 4.1.3).
@@ -49,7 +49,7 @@ impl Default for ClaimRules {
 pub struct Claims {
     /// The user, which is not empty. Nothing else about the value is checked.
     pub user: String,
-    /// Expiry in seconds since 1970, including the leeway; `None`: never.
+    /// Expiry in seconds since 1970, including the leeway; `None` if the token never expires.
     pub expires_s: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ pub struct Claims {
 pub struct VerifiedClaims {
     /// The user; `None` if the claim is missing or empty.
     pub user: Option<String>,
-    /// Expiry in seconds since 1970, including the leeway; `None`: never.
+    /// Expiry in seconds since 1970, including the leeway; `None` if the token never expires.
     pub expires_s: Option<u64>,
     /// All claims of the token. Apart from `exp`, `nbf`, `iat`, `jti`, `iss`, `aud` and the user,
     /// they are not checked.
@@ -173,7 +173,7 @@ pub fn verify_open(
     })
 }
 
-/// Returns the payload of a token signed with one of the keys.
+/// Returns the payload of a token if one of the keys verifies its signature.
 pub(crate) fn payload(token: &str, keys: &Keys, now_s: u64) -> Result<Vec<u8>, TokenError> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(TokenError::Malformed);

@@ -4,8 +4,8 @@
 //! and the gaps before it. At the end, the publishers' logs determine which messages should have been received.
 //!
 //! With recovery, receivers are also expected to get the publications sent while they were
-//! disconnected, unless the server reported them as lost. The outcome of unacknowledged
-//! publications is unknown, so they count only if they arrive twice or out of order.
+//! disconnected, unless the server reported that recovery was incomplete. The outcome of unacknowledged
+//! publications is unknown, so they can count as duplicated or reordered, but never as lost.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::report::model;
 
 /// Marks the start of a message's tag. The server may wrap messages in an envelope, so the tag is searched for.
 const MARK: &[u8] = b"vb:";
-/// The minimum length of a message in bytes. It consists of mark, run, publisher, number, time and
-/// checksum, each followed by a colon. All except the mark are hexadecimal.
+/// The length in bytes of a message's tag: mark, run, publisher, number, time and checksum, each followed by a colon.
+/// All except the mark are hexadecimal. A message is at least one byte longer, because padding follows the tag.
 pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 9 + 17 + 9;
 
 /// Identifies a message by its run, publisher and number, and gives its intended send time.
@@ -70,7 +70,7 @@ impl MessageTag {
             let number = parse(rest.get(21..29)?)?;
             let at_ns = parse(rest.get(30..46)?)?;
             let sum = parse(rest.get(47..55)?)?;
-            // The last colon is the only byte that the checksum does not cover.
+            // The checksum does not cover the colon that follows it, so that colon is checked here.
             if rest.get(55)? != &b':' {
                 return None;
             }
@@ -88,8 +88,8 @@ impl MessageTag {
     }
 }
 
-/// Returns whether the data has the colons of a tag at the right distances, except for at most one.
-/// If so, it contains a tag with a damaged mark.
+/// Returns whether the data contains a tag with a damaged mark. A tag is recognised if at least five of
+/// its six colons have the right distances from each other.
 fn is_well_formed(data: &[u8]) -> bool {
     const COLONS: [usize; 6] = [2, 11, 20, 29, 46, 55];
     let are_there = |window: &[u8]| COLONS.iter().filter(|at| window[**at] == b':').count();
@@ -143,7 +143,7 @@ fn checksum(head: &[u8], filler: &[u8]) -> u32 {
 /// The messages that one receiver has got from one publisher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryTracker {
-    /// The number after the highest received one.
+    /// One more than the highest received message number.
     next: u32,
     /// Missing numbers below `next`, as half-open ranges.
     gaps: Vec<(u32, u32)>,
@@ -194,8 +194,8 @@ impl DeliveryTracker {
 /// A period in which a receiver was disconnected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AbsencePeriod {
-    /// The number of the next message of each publisher when the period began: the first message
-    /// that may be missed. It is 0 for a publisher without an entry.
+    /// For each publisher, the number of the first message that the receiver can have missed in this
+    /// period. A publisher without an entry counts as 0.
     next: BTreeMap<u32, u32>,
     /// Messages sent from this time on are expected again; `None` if the receiver did not return.
     pub(crate) until_ns: Option<u64>,
@@ -258,15 +258,15 @@ impl ClientLedger {
         }
     }
 
-    /// Ends an absence after a complete recovery. All missed messages are still expected.
+    /// Ends an absence after a complete recovery. Missed messages remain expected, because the server must have sent them.
     pub(crate) fn recover(&mut self) {
         if self.is_away() {
             self.aways.pop();
         }
     }
 
-    /// Ends an absence after which the server reported an incomplete recovery. The messages missed
-    /// until `at_ns` are not expected.
+    /// Ends an absence after which the server reported an incomplete recovery. Missed messages that were
+    /// sent before `at_ns` count as away, not as lost.
     pub(crate) fn exclude_until(&mut self, at_ns: u64) {
         // The absence may have ended already, because another channel of the receiver was recovered.
         self.begin_absence();
@@ -660,7 +660,7 @@ mod tests {
             (5..10).for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 2, 0));
-        // The receiver never returned, so the server has reported no loss.
+        // The receiver never returned, so the server reported no incomplete recovery and nothing is excused.
         let ledger = settle_with(&[], &[], returns(), |own| *own = away());
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (3, 0, 7));
     }

@@ -11,8 +11,8 @@ use crate::report::units::{bytes, count};
 /// The memory for messages of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageMemory {
-    /// Bytes of the messages queued and received by all processes of the tester, in both
-    /// directions. A high estimate, which excludes connections and frame headers.
+    /// Bytes of the messages that all processes of the tester queue or receive at the same time. A high
+    /// estimate for the messages alone: it excludes connections and frame headers.
     pub bytes: u64,
     /// A description of how `bytes` was computed.
     pub words: String,

@@ -33,8 +33,8 @@ pub struct RunControl<'a> {
     pub stop: &'a AtomicBool,
     /// How long connections stay open after the measurement, in nanoseconds.
     pub hold_ns: u64,
-    /// The program that is started as a worker process, with its arguments. It must call the
-    /// `serve` function of this crate's worker process module.
+    /// The command that starts a worker process of the tester. Its program must call the `serve`
+    /// function of this crate's worker process module.
     pub worker_args: Option<Command>,
     /// Called regularly with the progress.
     pub progress: &'a mut dyn FnMut(RunProgress),
@@ -198,7 +198,7 @@ impl FinishedRun {
             // An interrupt while connections are held open does not count as an interrupt of the measurement.
             watcher.stops = watcher.stops.min(stops);
             watcher.party.hold(false);
-            // The resident memory is measured when the connections have been held open and idle.
+            // The server's resident memory is read again after the hold time, when all connections are open and idle.
             let held = watcher.run_control.pid.and_then(ProcessUsage::of);
             ended = ended.zip(held).map(|(ended, held)| ProcessUsage {
                 rss_bytes: held.rss_bytes,

@@ -99,13 +99,13 @@ impl ScriptRun {
         &self.plan
     }
 
-    /// Returns the numbers of a thread's users, from 0.
+    /// Returns the range of a thread's users. Users are numbered from 0 over all threads.
     #[must_use]
     pub fn users(&self, thread: u32) -> Range<u32> {
         part(self.plan.users, thread, self.plan.threads.max(1))
     }
 
-    /// Returns the seconds until a user begins; `None` while the start is unknown.
+    /// Returns the seconds until a user starts; `None` until the start time of the run is set.
     #[must_use]
     pub fn begins_in(&self, user: u32) -> Option<f64> {
         let start_ns = self.start_ns.load(SeqCst);

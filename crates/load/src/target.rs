@@ -97,8 +97,8 @@ pub struct Target {
     pub authority: String,
     /// Path and query, at least `/`; may contain `{i}`.
     pub path: ClientTemplate,
-    /// The resolved addresses. Addresses of the same family as the first address are used in turn.
-    /// If none of them answers, those of the other family are used.
+    /// The resolved addresses. Clients use the addresses of the first address's family in turn. A
+    /// client that can't connect tries an address of the other family.
     pub addresses: Vec<SocketAddr>,
 }
 

@@ -1,9 +1,9 @@
 //! A log file: appended to, rotated by size, and reopened on request.
 //!
-//! Several processes may append to one file (supervisor and server process, and two server
-//! processes during an upgrade). The process that finds the file full renames it under a lock on
-//! it. Before their next write, the other processes notice that the name refers to another file,
-//! and switch to that file. This module does not interpret the content.
+//! Several processes may append to one file (supervisor and server process, and two server processes during an
+//! upgrade). The process that finds the file full locks the file and renames it. Before their next write, the other
+//! processes notice that the name refers to another file, and switch to that file. This module does not interpret the
+//! content.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -110,8 +110,8 @@ impl LineOutput for LogFile {
     }
 }
 
-/// Opens standard output or standard error, by the paths used in containers, or the null device.
-/// These can't be created, checked or renamed. `None` for any other path.
+/// Opens `/dev/stdout`, `/dev/stderr` (as containers name their standard outputs) or `/dev/null`, which can't be
+/// created, checked or renamed. Returns `None` for any other path.
 pub fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
     match path.to_str()? {
         "/dev/stdout" => Some(io::stdout().as_fd().try_clone_to_owned()),
@@ -130,7 +130,7 @@ fn open(path: &Path, owner: Option<Owner>) -> io::Result<File> {
     Ok(how.open(path)?.file)
 }
 
-/// Renames `log` to `log.1`, `log.1` to `log.2` and so on; deletes the file after the `keep`th.
+/// Renames `log` to `log.1`, `log.1` to `log.2` and so on. The last file, whose number is `keep`, is overwritten.
 fn shift(path: &Path, keep: u32) -> io::Result<()> {
     let place = PinnedPath::open(path)?;
     let name = path.file_name().unwrap_or_default();

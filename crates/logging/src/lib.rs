@@ -219,14 +219,14 @@ impl Logs {
         self.sink.reopen();
     }
 
-    /// Returns a view of the log for the rest of the process: its last lines and its counters.
+    /// Returns a view of the log's last lines and counters, for other parts of this process.
     #[must_use]
     pub fn seen(&self) -> ServerLog {
         ServerLog(Some(Arc::clone(&self.sink)))
     }
 }
 
-/// A view of the server's log for the rest of the process; empty if there is no log.
+/// A view of the server log's last lines and counters, for other parts of the process; empty if there is no log.
 #[derive(Clone, Default)]
 pub struct ServerLog(Option<Arc<LogSink>>);
 

@@ -53,8 +53,7 @@ pub enum LogFormat {
 }
 
 impl LogSettings {
-    /// Returns these settings. Under `veche dev` their format is the short one, unless the log goes
-    /// to a file or the configuration chooses another format.
+    /// Returns these settings. Under `veche dev`, text lines on standard error get the short format instead.
     #[must_use]
     pub fn for_dev(&self, is_dev: bool) -> Self {
         let mut log = self.clone();

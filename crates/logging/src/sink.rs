@@ -19,8 +19,8 @@ use tracing_subscriber::fmt::MakeWriter;
 const RECENT_LINES_MAX: usize = 500;
 /// The maximum number of bytes kept of each recent line.
 const RECENT_LINE_BYTES_MAX: usize = 2048;
-/// The maximum size of the buffer in bytes. The batch that is being written may use the same amount
-/// again.
+/// The maximum size of the buffer in bytes; lines that don't fit are dropped. The batch that is being written may use
+/// the same amount again.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// The maximum wait for pending lines to be written, such as the last lines of a process.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
@@ -166,7 +166,7 @@ impl LogSink {
         let state = self.state.lock();
         let RecentLines { lines, count } = &state.recent;
         let gone = count - lines.len() as u64;
-        // An `after` above the count is from a previous process, so all lines are returned.
+        // An `after` above the count comes from a previous process, so all recent lines are returned.
         let after = if after > *count { 0 } else { after };
         let known = after.saturating_sub(gone) as usize;
         (lines.iter().skip(known).cloned().collect(), *count)
@@ -223,7 +223,7 @@ impl LogSink {
             std::mem::swap(&mut batch, &mut state.waiting);
             let dropped = std::mem::take(&mut state.dropped) + std::mem::take(&mut state.unwritten);
             let next_output = state.next_output.take().map(|(until, next)| {
-                // Later lines belong to the next destination.
+                // Lines after this position belong to the next destination, so they stay in the buffer.
                 state.waiting = batch.split_off(until);
                 next
             });

@@ -72,8 +72,8 @@ pub(super) fn namespace(
     }
 }
 
-/// Sets which clients may read the history or the presence of a channel that has it. By default, no
-/// client may.
+/// Sets which clients may read a channel's history or presence (`what`), if channels have it
+/// (`is_kept`). In Centrifugo, no client may do so by default.
 fn readers(
     shown: &str,
     what: &str,

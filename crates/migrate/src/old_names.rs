@@ -249,7 +249,7 @@ const NAMES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Flags of version 5. In version 6, objects have these names.
+/// Flags of version 5 whose names are names of objects in version 6. There, the flag is the object's member `enabled`.
 const SWITCHES: [&str; 9] = [
     "admin",
     "health",

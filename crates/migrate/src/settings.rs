@@ -76,7 +76,8 @@ impl SettingsTree {
         self.text(path)?.parse().ok()
     }
 
-    /// Parses a duration such as "1m30s"; plain numbers are seconds.
+    /// Removes a duration such as "1m30s" (plain numbers are seconds), and returns it in Veche's notation. `None` if it is
+    /// zero, invalid or not set.
     pub(super) fn duration(&mut self, path: &str) -> Option<String> {
         let text = self.text(path)?;
         milliseconds(&text).filter(|ms| *ms > 0).map(written)

@@ -103,7 +103,7 @@ pub enum DecodeError {
     /// The message is longer than [`MESSAGE_BYTES_MAX`].
     #[error("the node message is longer than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
-    /// The message has another major version, which is this one.
+    /// The message has a different major version, which is contained here.
     #[error("the node message has the unsupported version {0}")]
     OtherVersion(u8),
     /// The kind or a variant is unknown to this version.

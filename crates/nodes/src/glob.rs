@@ -150,8 +150,7 @@ fn accepts(steps: &[Step], name: &str) -> bool {
 /// the product of the lengths of text and pattern.
 fn fits(text: &str, pattern: &str) -> bool {
     let (mut text, mut pattern) = (text.chars(), pattern.chars());
-    // For backtracking: the text from where the match of the last `*` is assumed to end, and the
-    // pattern after that `*`.
+    // For backtracking: the text after the part that the last `*` is assumed to match, and the pattern after that `*`.
     let mut again = None;
     loop {
         let at = (text.clone(), pattern.clone());

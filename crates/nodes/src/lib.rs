@@ -2,9 +2,9 @@
 //!
 //! A *node* is a server process with its workers. Workers of one node exchange two sorts of messages: those that are
 //! meaningful only within the node, and those that mean the same on another node. The second sort is defined here, as
-//! plain data without handles, shared state or callbacks; `WorkerMessage::into_node_message` distinguishes the sorts. A
-//! [`NodeTransport`] carries them: the mailbox between workers passes them as values, and a transport between processes
-//! uses the [serialised form](envelope).
+//! plain data without handles, shared state or callbacks; `WorkerMessage::into_node_message` distinguishes the sorts.
+//! The mailbox between workers passes these messages as values. Between processes they are sent in their [serialised
+//! form](envelope), through an [engine](engine::peer) or a [`NodeTransport`].
 //!
 //! # Within one node
 //!
@@ -39,7 +39,7 @@
 //! useful. The caller's own clock determines when the caller stops waiting.
 //!
 //! *Sequence.* Commands are numbered by the node that sends them, and every message carries the number of the node's
-//! last command: [`Sequencer`], [`SequenceTracker`].
+//! last command; see [`Sequencer`] and [`SequenceTracker`].
 
 #![forbid(unsafe_code)]
 

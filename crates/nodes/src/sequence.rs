@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{Envelope, NodeId, NodeMessage};
 
-/// Maximum number of nodes that are tracked.
+/// Maximum number of nodes that are tracked. Every message of a further node counts as its first one.
 const NODES_MAX: usize = 1024;
 
 /// Assigns sequence numbers to the messages of a node: a sequenced message gets the next number, beginning with 1, and

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 pub struct UserStatus {
     /// The number of the user's connections on all workers.
     pub connections: u32,
-    /// The time at which the user's last connection ended, in milliseconds since 1970; `None` if it is unknown.
+    /// The time at which the user's last connection ended, in milliseconds since 1970; `None` if it is unknown or the
+    /// user is connected.
     pub last_seen_ms: Option<u64>,
 }
 

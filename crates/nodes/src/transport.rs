@@ -17,14 +17,13 @@
 //! No method blocks. A transport between processes sends the bytes of [`Envelope::encode`] and parses received bytes
 //! with [`Envelope::decode`]; between the workers of one process messages are passed as values.
 //!
-//! # Planned implementations
+//! Messages through Redis do not use this trait: a node sends them as [orders](crate::engine::peer::Order) to its
+//! engine.
 //!
-//! * *Redis*: sequenced messages go to a stream. Before a node serves again, it reads the stream
-//!   from the last entry that it has executed. Other messages go to the channel of the receiving
-//!   node. Redis does not report which messages a receiver has processed, so credits return when
-//!   the bytes are written, and the receiver's queue is bounded.
-//! * *A Unix socket* to the previous process during an upgrade: one link, on which each frame is a length and an
-//!   envelope, and credits are separate frames. The socket in `tests/carriers` works like this.
+//! # Planned implementation
+//!
+//! *A Unix socket* to the previous process during an upgrade: one link, on which each frame is a length and an
+//! envelope, and credits are separate frames. The socket in `tests/carriers` works like this.
 
 use crate::{Envelope, NodeId};
 

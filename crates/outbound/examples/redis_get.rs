@@ -1,6 +1,6 @@
-//! Runs the Redis benchmark of a hundred script coroutines without scripts: as many tokio tasks
-//! call `GET` in a loop over one connection of the same Redis crate. `redis_get PORT SECONDS`
-//! prints the number of calls and the CPU time of the process in nanoseconds.
+//! Measures the Redis benchmark of a hundred script coroutines without scripts: a hundred tokio tasks call `GET` in a
+//! loop over one connection of the same Redis crate. `redis_get PORT SECONDS` prints the number of calls and the CPU
+//! time of the process in nanoseconds.
 
 use std::fs;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! Outgoing calls to databases and other servers, and lookups of host names: performs [calls](veche_calls::Call) on a tokio
 //! runtime.
 //!
-//! A worker has a [`Port`]: it submits the calls of a turn together and takes outcomes when it is woken. The origin and
-//! the purpose of a call do not matter here. Each kind of call has a file of its own and a match arm in [`perform`].
+//! Each worker has a [`Port`], through which it submits the calls of a turn together and takes the outcomes when it is
+//! woken. The origin and the purpose of a call do not matter here. Each kind of call has a file of its own and a match
+//! arm in [`perform`].
 
 pub mod acme;
 mod authority;

@@ -209,7 +209,7 @@ impl MysqlClient {
     async fn clean(&self, mut taken: PooledConnection<MysqlDialer>) {
         let connection = taken.begin();
         let reset = async {
-            // The reset leaves the selected database unchanged.
+            // The reset does not restore the selected database, so the database is selected again.
             let is_reset = connection.reset().await?;
             match &self.database.name {
                 Some(name) if is_reset => {

@@ -185,7 +185,7 @@ struct Of<D: Connector> {
     connection: D::Connection,
     connected: ConnectionGuard,
     pool: Arc<ConnectionPool<D>>,
-    /// Dropped last, so that the place becomes free only after the connection has closed.
+    /// Dropped last, so that a waiting call gets the permit only after the connection has closed.
     permit: Permit,
 }
 

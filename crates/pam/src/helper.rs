@@ -1,8 +1,8 @@
 //! The helper process, in which PAM's modules run.
 //!
 //! It starts with nothing: no environment, no descriptors except its socket, no way to gain privileges, no core dumps.
-//! It handles one request at a time, since modules are not thread-safe, and ends with its parent: the kernel kills it
-//! then, even while a module blocks.
+//! It handles one request at a time, since modules are not thread-safe. When its parent ends, the kernel kills it, even
+//! while a module blocks.
 
 use std::fs::File;
 use std::io;

@@ -64,8 +64,9 @@ impl PamLibrary {
     }
 }
 
-/// Returns whether a code means that PAM could not decide. Modules use codes loosely: one that runs a script reports
-/// the script's refusal as a system error, so anything that is not clearly a system problem is a refusal.
+/// Returns whether a code means that PAM could not decide. Any code that is not clearly a system problem counts as a
+/// refusal, because modules use codes loosely: a module that runs a script reports the script's refusal as a system
+/// error.
 fn is_internal_error(code: c_int) -> bool {
     matches!(
         code,

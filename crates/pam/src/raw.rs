@@ -35,7 +35,7 @@ const PROMPT_ECHO_ON: c_int = 2;
 const ERROR_MSG: c_int = 3;
 const TEXT_INFO: c_int = 4;
 
-/// `PAM_MAX_NUM_MSG`: the most messages of one conversation.
+/// `PAM_MAX_NUM_MSG`: the maximum number of messages in one call of the conversation function.
 const MESSAGES_MAX: usize = 32;
 
 #[repr(C)]
@@ -346,7 +346,7 @@ extern "C" fn converse(
     SUCCESS
 }
 
-/// Wipes and frees the first `made` answers.
+/// Wipes and frees the texts of the first `made` answers, and frees the array of answers.
 fn forget(given: *mut Response, made: usize) {
     for place in 0..made {
         // SAFETY: `given.add(place)` points to one of the allocated responses.

@@ -25,7 +25,8 @@ struct Envelope {
     kind: FrameKind,
     id: Option<u64>,
     event: Option<Value>,
-    /// Of an answer: whether the process accepts no further events. A value that is not a boolean is an error of the event.
+    /// In an answer, `true` if the process accepts no further events. A value that is not a boolean makes the event
+    /// fail.
     last: Option<Value>,
     failed: Option<Value>,
 }
@@ -50,7 +51,8 @@ impl Envelope {
 pub(crate) struct ReadOutcome {
     /// Whether the process accepts events from now on.
     pub(crate) is_ready: bool,
-    /// Set once the process has announced its end: whether the handler of that event has failed.
+    /// `Some` once an answer has announced the end of the process; `true` if that answer reports that its handler has
+    /// failed.
     pub(crate) leaves: Option<bool>,
     /// The frames for each server thread.
     batches: Vec<(Arc<ThreadOutlet>, FrameBatch)>,

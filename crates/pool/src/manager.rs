@@ -1,4 +1,4 @@
-//! The thread of a pool: it starts processes, assigns events to them, and ends those that fail.
+//! The thread of a pool: it starts processes, assigns events to them, and ends processes that fail.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
@@ -37,22 +37,22 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time in which a process has to exit once its socket is closed.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// Maximum length of a starting process's error output that is shown to developers.
+/// The length in bytes of the error output of a starting process after which no further lines are shown to developers.
 const START_ERRORS_BYTES: usize = 4096;
 
-/// The longest wait of the thread.
+/// The longest time that the pool thread waits without doing its periodic work.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// The state of a pool, behind a lock. While the pool thread waits, it does not hold the lock, so a
-/// server thread can take it to assign its own events; a server thread never waits for the lock.
-/// Only the pool thread starts, ends and reads processes, since that may wait for the spawner.
+/// The state of a pool, behind a lock. The pool thread releases the lock while it waits for its sources. A server
+/// thread that finds the lock free takes it to assign its events; a server thread never waits for the lock. Only the
+/// pool thread starts and ends processes, because these calls may wait for the spawner; it alone reads from processes.
 struct Manager {
     options: Options,
     spawner: Arc<Spawner>,
     /// The socket to the spawner, from the first start of a process until the spawner ends.
     link: Option<PoolLink>,
     watch: Watch,
-    /// The time at which the wait of the thread ends if nothing happens.
+    /// The time at which the pool thread's current wait ends if no source becomes ready.
     waits_until: Instant,
     figures: Arc<PoolFigures>,
     gauges: GaugeShare,
@@ -148,7 +148,8 @@ impl Manager {
         self.fill(now);
         self.dispatch(now);
         for index in 0..self.processes.len() {
-            // If the process has closed the socket, it has ended once its last answers are read.
+            // A failed write is ignored: the process has closed its socket, and its end is handled once its last
+            // answers are read.
             self.processes[index].flush();
             self.processes[index].watch_writes(&self.watch);
         }
@@ -158,12 +159,12 @@ impl Manager {
             return None;
         }
         self.waits_until = self.due(now);
-        // The wait is slightly longer, so that the deadline has certainly passed at its end.
+        // The added time ensures that the deadline has passed when the wait ends.
         Some(self.waits_until.saturating_duration_since(now) + Duration::from_micros(100))
     }
 
     /// Assigns and writes events on a server thread, which saves a switch to the pool thread. Never waits. The pool
-    /// thread is woken if a socket is full or broken, or if the pool thread would wait for too long.
+    /// thread is woken if a socket is full or broken, or if its current wait would end after the next deadline.
     fn hand_over(&mut self) {
         let now = veche_clock::now();
         self.take_orders(now);
@@ -353,7 +354,8 @@ impl Manager {
         let living = self.processes.iter().filter(stays);
         let count = living.filter(|one| one.replaces.is_none()).count();
         let workers = self.options.workers as usize;
-        // A process that takes long to end counts as well once there are as many of them as processes that stay.
+        // Processes that are ending do not count, except those in excess of `workers`. This limits a pool whose
+        // processes end slowly to twice `workers`.
         let leaving = self.processes.iter().filter(|one| one.is_leaving());
         let leaving = leaving.count().saturating_sub(workers);
         for _ in count + leaving..workers {
@@ -476,8 +478,8 @@ impl Manager {
         hand_own(process, EventName::Stop, now);
     }
 
-    /// Handles the announcement of a process that it ends: it gets no further events, and another process is started in
-    /// its place.
+    /// Handles a process's announcement that it will end: the process gets no further events, and another one is
+    /// started in its place.
     fn leave(&mut self, index: usize, has_failed: bool, now: Instant) {
         let timeout = self.options.stop_timeout;
         let process = &mut self.processes[index];
@@ -493,7 +495,8 @@ impl Manager {
         }
     }
 
-    /// Records the unexpected end of a process that was ready. A successor that starts already takes its place.
+    /// Records the unexpected end of a process that was ready. If its successor is already starting, no other process
+    /// is started in its place.
     fn lose(&mut self, index: usize, reason: RestartReason) {
         let key = self.processes[index].key;
         for successor in &mut self.processes {
@@ -508,7 +511,7 @@ impl Manager {
     fn ended(&mut self, index: usize, reason: RestartReason, why: String, now: Instant) {
         let process = &mut self.processes[index];
         let until = match process.state {
-            // The process has closed its socket as requested, and may use the rest of its time to exit.
+            // The process was asked to stop and has closed its socket. It may use the rest of `stop_timeout` to exit.
             PoolProcessState::Stopping { until } if why.is_empty() && process.is_asked => {
                 until.max(now + GRACE)
             }

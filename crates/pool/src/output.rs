@@ -10,9 +10,9 @@ const LONG: usize = 2048;
 /// Maximum number of slices of one write.
 const SLICES_MAX: usize = 64;
 
-/// A buffer of short frames is not extended beyond this length, so that the memory of written
-/// frames is freed even if the output never becomes empty. Also the largest capacity of a buffer
-/// that is kept for later frames.
+/// A buffer of short frames that has reached this length gets no further frames, so that the memory of written frames
+/// is freed even if the output never becomes empty. This is also the largest capacity of a buffer that is kept for
+/// later frames.
 const KEPT_BYTES: usize = 64 << 10;
 
 /// Frames that the socket has not accepted yet, in order.
@@ -118,7 +118,7 @@ impl OutputBuffer {
 mod tests {
     use super::*;
 
-    /// Accepts a limited number of bytes with each write, and none every third time.
+    /// A socket that accepts a limited number of bytes per write, and none at every third write.
     struct Slow {
         each: usize,
         writes: usize,

@@ -86,7 +86,7 @@ pub(crate) struct PoolProcess {
     pub(crate) status: Option<ExitStatus>,
     pub(crate) stdout: Lines<File>,
     pub(crate) stderr: Lines<File>,
-    /// The latest lines of the process's standard error, while it starts.
+    /// The first lines that the process has written to its standard error while starting.
     pub(crate) start_errors: String,
     socket: Option<UnixStream>,
     decoder: FrameDecoder,
@@ -253,7 +253,7 @@ impl PoolProcess {
         !self.is_asked && matches!(self.state, PoolProcessState::Stopping { .. })
     }
 
-    /// Returns the event that has been handled for the longest time, and its start.
+    /// Returns the event that has been handled for the longest time, and the time at which the handling began.
     pub(crate) fn oldest(&self) -> Option<(Instant, EventName)> {
         let begun = self.in_hand.values().take(self.concurrency);
         let begun = begun.filter_map(|one| Some((one.since?, one.name)));

@@ -19,9 +19,8 @@ pub struct Program(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: Options,
-    /// The spawner, which the pool takes when it starts. So the spawner ends with the pool,
-    /// although the server keeps the applications of its first configuration until the server
-    /// itself ends.
+    /// The spawner, which is moved to the pool when the pool starts. The spawner therefore ends with the pool, although
+    /// the server keeps the applications of its first configuration until the server itself ends.
     spawner: Mutex<Option<Arc<Spawner>>>,
     figures: Arc<PoolFigures>,
     pool: OnceLock<Result<Arc<Shared>, String>>,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct WaitingEvents {
     jobs: VecDeque<(Instant, EventJob)>,
-    /// The events of closed connections. These events wait without a time limit.
+    /// The events that report the end of a connection or client. They wait without a time limit.
     ends: VecDeque<(Instant, EventJob)>,
 }
 
@@ -69,7 +69,7 @@ impl WaitingEvents {
         self.jobs.len() < before
     }
 
-    /// Returns the time at which the event that has waited longest will have waited for too long.
+    /// Returns the time at which the oldest event with a time limit will have waited for `patience`.
     pub(crate) fn due(&self, patience: Duration) -> Option<Instant> {
         self.jobs.front().map(|(at, _)| *at + patience)
     }

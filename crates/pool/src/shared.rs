@@ -66,12 +66,12 @@ pub(crate) enum PoolMessage {
     },
     /// The first process of the pool accepts events, and the set of handled events is known from now on.
     Ready,
-    /// No process has become ready to accept events; the text is for the log.
+    /// A process has ended before it was ready to accept events; the text is for the log.
     NotStarted(String),
 }
 
-/// The frames of one read that concern one server thread. They share an allocation, since the thread that frees it is not
-/// the one that made it.
+/// The frames of one read that concern one server thread. They share one allocation, because the server thread frees
+/// memory that the pool thread has allocated, which is expensive.
 #[derive(Debug)]
 pub(crate) struct FrameBatch {
     pub(crate) process: ProcessKey,
@@ -79,7 +79,7 @@ pub(crate) struct FrameBatch {
     frames: Vec<BatchedFrame>,
 }
 
-/// The place of a frame in a batch.
+/// The position of a frame in the bytes of its batch.
 #[derive(Clone, Copy, Debug)]
 struct BatchedFrame {
     /// The event's number and id, if the frame belongs to an event.
@@ -159,8 +159,8 @@ impl ThreadOutlet {
     }
 }
 
-/// A function that hands over all orders on the calling thread. It returns `false` if another
-/// thread holds the pool's lock.
+/// A function with which a server thread carries out all queued orders itself. It returns `false` if another thread
+/// holds the pool's lock.
 #[derive(Default)]
 struct Entrance(OnceLock<Box<dyn Fn() -> bool + Send + Sync>>);
 
@@ -200,14 +200,14 @@ impl Shared {
         &self.waker
     }
 
-    /// Sets how server threads hand over their orders.
+    /// Sets the function with which server threads carry out the queued orders.
     pub(crate) fn set_entrance(&self, entrance: Box<dyn Fn() -> bool + Send + Sync>) {
         let is_first = self.entrance.0.set(entrance).is_ok();
         debug_assert!(is_first, "the entrance of a pool can be set only once");
     }
 
-    /// Hands over all orders on the calling thread. If that is not possible because another thread holds the pool's
-    /// lock, wakes the pool thread, unless the same orders have already woken it. Never waits.
+    /// Carries out all queued orders on the calling thread. If another thread holds the pool's lock, wakes the pool
+    /// thread instead, unless the same orders have already woken it. Never waits.
     pub(crate) fn announce_orders(&self) {
         let entrance = self.entrance.0.get();
         if !entrance.is_some_and(|enter| enter()) && self.orders.announce() {

@@ -79,8 +79,8 @@ impl Watch {
         epoll::modify(&*self.0, fd, source.data(), flags)
     }
 
-    /// Waits until a source is ready or the time is over, and lists the ready ones: output before sockets, so that lines
-    /// that a handler printed precede the effects of its answer in the log.
+    /// Waits until a source is ready or `timeout` has passed, and stores the ready sources in `ready`. Output precedes
+    /// sockets, so that in the log the lines that a handler printed precede the effects of its answer.
     pub(crate) fn wait(&self, timeout: Duration, ready: &mut ReadySources) {
         ready.events.clear();
         ready.sources.clear();

@@ -108,7 +108,7 @@ impl Workers {
         link.is_some_and(|link| link.pool.handles(name))
     }
 
-    /// Starts the handling of an event; returns `false` if the application has ended or has no handler for it.
+    /// Starts the handling of an event; returns `false` if the application has ended or has no handler for the event.
     fn ask(&mut self, event: &Event<'_>, name: EventName, origin: EventOrigin) -> bool {
         let Some(link) = &self.link else {
             return false;
@@ -316,7 +316,7 @@ impl Workers {
         }
     }
 
-    /// Adds a handler's effects; `false` if they exceed the limits.
+    /// Adds a handler's effects; returns `false` if they exceed the limits.
     fn carry(&mut self, handled: HandlerOutput<'_>, origin: EventOrigin) -> bool {
         let carrier = EffectBuilder {
             worker: self.worker,

@@ -328,7 +328,7 @@ fn check(row: &Value, what: &str, result: Option<Result<Head<'_>, HttpError>>) {
     }
 }
 
-/// Returns the content of a head as text, or the status and text of its refusal.
+/// Returns the content of a head as text, the status of its refusal, or `incomplete`.
 fn summary(result: Option<Result<Head<'_>, HttpError>>) -> String {
     match result {
         None => "incomplete".to_owned(),

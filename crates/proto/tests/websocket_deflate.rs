@@ -236,8 +236,8 @@ fn tempting(random: &mut fastrand::Rng) -> Vec<u8> {
     data
 }
 
-/// No distance exceeds the window. The library supports windows of at least 9 bits. For a window of
-/// 8 bits, the library gets 9, and distances must still stay within the window of 8 bits.
+/// No back reference reaches farther than the window. The library supports windows of at least 9 bits. For a negotiated
+/// window of 8 bits the library uses 9 bits, but distances must stay within 8 bits.
 #[test]
 fn distances_stay_within_the_window() {
     let mut random = fastrand::Rng::with_seed(7692);

@@ -130,8 +130,8 @@ proptest! {
                 }
                 input = &mut input[taken..];
             }
-            // The decoder may use a buffer of the input's size or one from the pool, its own state,
-            // and the peer's compression context.
+            // The decoder may use a buffer of twice the input's size or one from the pool, plus its own state and the
+            // peer's compression context.
             let context_bytes = agreed.map_or(0, |agreed| match receiver {
                 Role::Server => 1 << agreed.client_window_bits(),
                 Role::Client => 1 << agreed.server_window_bits(),

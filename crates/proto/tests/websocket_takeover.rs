@@ -1,6 +1,6 @@
-//! Tests of compression contexts that are kept between messages. The contexts are compared with streams that are kept
-//! as RFC 7692 describes: every message arrives unchanged, for any sequence of messages, mix of connections, and
-//! splits. The memory of a context is limited and counted in a budget.
+//! Tests of compression contexts that are kept between messages. The peers in these tests use one deflate stream for a
+//! whole connection, as RFC 7692 describes. Every message must arrive unchanged, for any sequence of messages, mix of
+//! connections, and splits. The memory of a context is limited and counted in a budget.
 
 use std::sync::Arc;
 
@@ -98,8 +98,8 @@ impl Sender {
         }
     }
 
-    /// Returns the compressed message. If `is_final`, it ends with a final block, otherwise with a flush (RFC 7692
-    /// sections 7.2.3.4 and 7.2.3.3).
+    /// Returns the compressed message. The message ends with a final block if `is_final` is set, otherwise with a flush
+    /// (RFC 7692 sections 7.2.3.4 and 7.2.3.3).
     fn write(&mut self, message: &[u8], is_final: bool) -> Vec<u8> {
         let flush = match is_final {
             true => FlushCompress::Finish,
@@ -196,8 +196,8 @@ fn in_parts(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
 
-    /// Several connections share a compressor; each receiver has a decompressor of its own, which has to understand
-    /// all messages.
+    /// Several connections share a compressor. Each receiver has its own decompressor, which must inflate all messages
+    /// of its connection.
     #[test]
     fn kept_streams_inflate_what_is_sent(
         bits in prop::collection::vec(8..=15u8, 1..4),
@@ -484,8 +484,8 @@ fn contexts_stay_within_their_budget() {
     assert_eq!(budget.bytes(), 0);
 }
 
-/// A context that was not used since the last call of `release_idle_context` is released, which the
-/// peer does not notice.
+/// A context that was not used since the last call of `release_idle_context` is released. The peer must still be able
+/// to inflate later messages.
 #[test]
 fn an_idle_context_is_released() {
     let budget = Arc::new(DeflateBudget::default());

@@ -51,8 +51,8 @@ pub struct PerEvent {
 struct InHand {
     name: EventName,
     origin: EventOrigin,
-    /// A copy of the call, for an event that is sent again if all processes are busy; `None` for
-    /// any event except a close.
+    /// For a close event, a copy of the call, which is sent again if all processes are busy. `None` for
+    /// other events.
     call: Option<Box<Call>>,
 }
 
@@ -216,7 +216,7 @@ impl PerEvent {
         self.done(in_hand.origin);
     }
 
-    /// Refuses an event, if it is one that needs a response. Does nothing for other events.
+    /// Responds to an event with an error. Does nothing for events without a response.
     fn refuse(&mut self, origin: EventOrigin, status: u16, words: &str) {
         let headers = vec![("Content-Type".into(), "text/plain; charset=utf-8".into())];
         let effect = match origin {
@@ -243,7 +243,7 @@ impl PerEvent {
         self.effects.list.push(effect);
     }
 
-    /// Ends an event and starts the next one of its connection.
+    /// Ends an event. If its connection has closed in the meantime, starts the close event.
     fn done(&mut self, origin: EventOrigin) {
         let EventOrigin::Connection(of) = origin else {
             return;
@@ -279,7 +279,7 @@ impl PerEvent {
         }
     }
 
-    /// Forgets an event whose answer is no longer needed.
+    /// Cancels the call of an event whose answer is no longer needed.
     fn give_up(&mut self, is_it: impl Fn(EventOrigin) -> bool) {
         let found = self.in_hand.iter().find(|(_, one)| is_it(one.origin));
         if let Some((&id, _)) = found {
@@ -344,7 +344,7 @@ fn frames(body: &[u8], id: u64, name: EventName) -> Result<(), String> {
     }
 }
 
-/// The client's request as passed to a script.
+/// Returns the client's request in the form that is passed to a script.
 fn client(request: &Request) -> FastcgiClient {
     let headers = request.headers();
     FastcgiClient {

@@ -167,7 +167,7 @@ impl World {
         self.outcome(Err(CallError::new(kind, "why")));
     }
 
-    /// The head of the newest request's frame.
+    /// Returns the head of the newest request's frame.
     fn head(&self) -> String {
         let (_, request) = self.asked.last().expect("a request");
         let length = u32::from_le_bytes(request.body[..4].try_into().expect("four"));

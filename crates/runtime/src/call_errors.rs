@@ -31,8 +31,8 @@ const REDIS_PASSES: [&str; 6] = [
     "NOREPLICAS",
 ];
 
-/// Appends the kind in brackets to an error text. `code` is the error code of the called server, if
-/// the text does not contain it.
+/// Appends the kind, and `code` if given, in brackets to an error text. `code` is the error code of the called server; it is
+/// given only if the text does not contain it.
 #[must_use]
 pub fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
     match code {

@@ -27,7 +27,7 @@ pub struct Dial {
     pub message_bytes_max: usize,
     /// The time limit for opening the connection, in milliseconds.
     pub timeout_ms: u64,
-    /// The time without received data after which a ping is sent, in milliseconds; 0: never.
+    /// The time without received data after which a ping is sent, in milliseconds; 0 for no pings.
     pub ping_interval_ms: u64,
     /// The time limit for the pong, in milliseconds.
     pub pong_timeout_ms: u64,

@@ -260,7 +260,7 @@ pub enum Effect {
         /// The connection of the handler.
         of: ConnectionId,
     },
-    /// A handler failed. The error has been logged; the connection is closed with 1011.
+    /// A handler failed. The error has been logged; the connection is closed with close code 1011.
     Failed {
         /// The connection of the handler.
         of: ConnectionId,
@@ -346,7 +346,7 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// The number of recorded bytes above which effects are executed before another handler runs.
 const MUCH_BYTES: usize = 1 << 20;
 
-/// The buffer capacity retained between turns, in bytes.
+/// The maximum buffer capacity that [`Effects::clear`] retains, in bytes.
 const KEPT_BYTES: usize = 256 << 10;
 
 impl Effects {
@@ -390,7 +390,7 @@ impl Effects {
         Some(ByteSpan { from, to })
     }
 
-    /// Returns whether enough is recorded that the effects should be executed soon.
+    /// Returns whether so much is recorded that the effects should be executed before another handler runs.
     #[must_use]
     pub fn is_large(&self) -> bool {
         self.bytes.len() + self.text_bytes > MUCH_BYTES || self.list.len() > MUCH_BYTES / 64

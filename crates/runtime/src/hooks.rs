@@ -1,5 +1,5 @@
-//! Requests of clients of Centrifugo's protocol that an application decides on, and the application's responses, as plain
-//! values.
+//! Hooks: requests to an application for decisions about clients of Centrifugo's protocol, and the application's responses,
+//! as plain values.
 //!
 //! The front ends determine when a command leads to a request and what a response causes.
 
@@ -77,9 +77,9 @@ pub struct AppHookCaller<'a> {
     pub transport: &'a str,
     /// The message format: `json` or `protobuf`.
     pub protocol: &'a str,
-    /// The client's name, as it reports it.
+    /// The name that the client reports.
     pub name: &'a str,
-    /// The client's version, as it reports it.
+    /// The version that the client reports.
     pub version: &'a str,
     /// The client's address, as trusted proxies determine it.
     pub remote: IpAddr,
@@ -150,7 +150,7 @@ pub enum HookResponse {
 pub struct Grant {
     /// The user; empty for an anonymous client.
     pub user: String,
-    /// The expiry in seconds since 1970; `None`: never.
+    /// The expiry in seconds since 1970; `None` if it never expires.
     pub expires_at_s: Option<u64>,
     /// For refreshes: whether the connection or subscription has expired.
     pub is_expired: bool,
@@ -158,7 +158,7 @@ pub struct Grant {
     pub info: Option<Blob>,
     /// Data for the client, or the published data.
     pub data: Option<Blob>,
-    /// Server-side subscriptions; the first of several with the same name is used.
+    /// Server-side subscriptions. If several have the same channel, the first one is used.
     pub channels: Vec<ServerSubscription>,
     /// JSON that is included in every further request about the connection.
     pub meta: Option<Blob>,
@@ -175,7 +175,7 @@ pub struct ServerSubscription {
     pub info: Option<Blob>,
     /// Data for the client.
     pub data: Option<Blob>,
-    /// The expiry in seconds since 1970; `None`: never.
+    /// The expiry in seconds since 1970; `None` if it never expires.
     pub expires_at_s: Option<u64>,
 }
 

@@ -58,7 +58,7 @@ impl Request {
         &self.text[part.from as usize..part.to as usize]
     }
 
-    /// Adds a header; `name` has to be in lower case.
+    /// Adds a header. Its name is converted to lower case.
     pub fn header(&mut self, name: &str, value: &str) {
         let name_part = self.append(name);
         self.text[name_part.from as usize..].make_ascii_lowercase();
@@ -66,7 +66,7 @@ impl Request {
         self.headers.push((name_part, value));
     }
 
-    /// Adds a route parameter: `/room/:id` has `id`.
+    /// Adds a route parameter, such as `id` of the route `/room/:id`.
     pub fn param(&mut self, name: &str, value: &str) {
         let pair = (self.append(name), self.append(value));
         self.params.push(pair);

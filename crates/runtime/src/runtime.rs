@@ -58,9 +58,9 @@ pub struct Replacement<'a, 'h> {
 /// [effects](Effects) and executes them in order, without calling the runtime in between. The outcome of an effect with a
 /// [`Token`] is delivered by [`answer`](Runtime::answer) or [`handle_outcome`](Runtime::handle_outcome), at most once.
 ///
-/// Each handshake, request and hook is answered by exactly one effect, even if its handler fails,
-/// no later than in [`fail_waiting`](Runtime::fail_waiting). A failed handler records a log line,
-/// and [`Effect::Failed`](crate::Effect::Failed) if it was a connection's.
+/// Each handshake, request and hook is answered by exactly one effect, even if its handler fails, no later than in
+/// [`fail_waiting`](Runtime::fail_waiting). A failed handler records a log line, and also
+/// [`Effect::Failed`](crate::Effect::Failed) if it handled an event of an open connection.
 pub trait Runtime: Sized {
     /// The validated application, shared by all workers.
     type Program;
@@ -73,7 +73,8 @@ pub trait Runtime: Sized {
     /// The program can't start.
     fn start(program: &Self::Program, host: &Host, worker: u16) -> Result<Self, Self::Error>;
 
-    /// Provides facilities of the worker that were missing so far. Those provided earlier stay in use.
+    /// Provides those facilities of the worker that the application does not have yet. Facilities that it already has are
+    /// not replaced.
     fn attach(&mut self, host: &Host);
 
     /// Replaces the code. Connections stay open.

@@ -37,7 +37,8 @@ impl CallBridge for Own {
     }
 }
 
-/// Returns the effects on worker 0 of the test vector `name` in `file`.
+/// Converts the frame of the test vector `name` in `file` to effects, as worker 0 does. Returns the
+/// effects as text, and the bridge with the recorded attributes.
 fn carried(file: &str, name: &str, origin: EventOrigin) -> (Vec<String>, Own) {
     let vector = vector(file, name);
     let wire = vector.wire();

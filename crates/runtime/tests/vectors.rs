@@ -149,12 +149,13 @@ fn what_a_worker_says_too_much_is_passed_over() {
         echo.contains("Send { to: None, kind: Text, data: [120] }"),
         "{echo}"
     );
-    // The vectors with `null` and with another field order are equivalent.
+    // The vectors with `null` and with another field order are read like the first vector.
     assert_eq!(&read[1..3], [echo.clone(), echo.clone()]);
     assert!(read[3].contains("moon_landing"), "{}", read[3]);
 }
 
-/// Calls `visit` with each object in a head and with its place. Objects at the same place have the same fields.
+/// Calls `visit` with the path and the fields of each object in a head. The path consists of field names, so objects with
+/// the same path have the same kinds of fields.
 fn each_object(
     place: &str,
     value: &mut Value,

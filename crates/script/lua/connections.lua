@@ -24,7 +24,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- other workers
 
--- The worker, index, generation and id of a connection by its handle.
+-- Maps the object of a connection on another worker to a list of its worker, index, generation and id.
 local places = setmetatable({}, { __mode = "k" })
 
 local function place(conn, name)

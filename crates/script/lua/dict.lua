@@ -1,10 +1,10 @@
--- `veche.dict` and `veche.counter`: objects for dictionaries that Rust stores under a number.
+-- `veche.dict` and `veche.counter`: Lua objects for dictionaries and counters, each of which Rust stores under a number.
 local inner = ...
 
 local native = inner.shared
 local error, pairs, setmetatable = error, pairs, setmetatable
 
--- Creates a class of objects, and returns its constructor. Each method gets the object's number instead of the object.
+-- Creates a class of objects, and returns its constructor. A method is called with the object's number in place of the object.
 local function class(kind, methods)
   local numbers = setmetatable({}, { __mode = "k" })
   local index = {}

@@ -19,8 +19,9 @@ local function leave(line, waiter)
   waiter.before, waiter.behind = nil, nil
 end
 
--- Waits until the waiter, a table provided by the caller, is served, or for `seconds`. Returns true, or false and the reason
--- why the wait ended; `waiter.is_served` is set if the waiter was served. Raises an error at `level` if the caller can't wait.
+-- Waits until `waiter`, a table provided by the caller, is served, or until `seconds` have passed. Returns true, or
+-- false and the reason if the wait has failed. `waiter.is_served` tells in each case whether the waiter was served.
+-- Raises an error at `level` if the caller can't wait.
 function Line:wait(waiter, level, seconds)
   if not can_wait() then error(cannot_wait(), level) end
   local last = self.last

@@ -1,4 +1,4 @@
--- `veche.metrics`: objects for metrics that Rust stores under a number.
+-- `veche.metrics`: Lua objects for metrics, each of which Rust stores under a number.
 local inner = ...
 local native, class = inner.native.metrics, inner.class
 

@@ -180,7 +180,7 @@ local function check_seconds(name, seconds, level)
   end
 end
 
--- Coroutines that wait for the request to stop, by the token of the wait.
+-- The coroutines that wait in `veche.stopping`, by the tokens of their waits.
 local until_stop = {}
 
 function veche.stopping(seconds)
@@ -238,9 +238,9 @@ function veche.spawn(f, ...)
   return task
 end
 
--- Starts a task for work that has to continue even if memory is short: when the task fails, it
--- continues with `go_on`. It begins with `first` if given, which a limit may refuse; otherwise it
--- begins with `go_on`, to which no limit applies.
+-- Starts a task that has to continue even if memory is short: when the task fails, it starts again with `go_on`. If
+-- `first` is given, the task begins with `first`, and a limit may refuse the task. Without `first`, the task begins
+-- with `go_on`, and no limit applies.
 local function spawn_lasting(go_on, first)
   local task = setmetatable({ state = "running", go_on = go_on }, Task)
   local spawn = first and native.spawn or native.respawn

@@ -1,8 +1,8 @@
 -- `veche.queue`: objects for queues. Rust stores a queue under a number as long as a guard exists; an object holds
 -- the number and the guard.
 --
--- The end of a wait removes no value from the queue: the coroutine tries again when it continues.
--- If the coroutine does not continue, the next waiting one is woken.
+-- The end of a wait removes no value from the queue: the coroutine tries again when it continues. If the coroutine does
+-- not continue, the next waiting coroutine is woken.
 local inner = ...
 local native, class, try_park = inner.native.queue, inner.class, inner.try_park
 local can_wait, cannot_wait, now, give_way = inner.can_wait, inner.cannot_wait, inner.native.now, inner.give_way

@@ -152,7 +152,7 @@ local function of_method(routes, method)
   return routes[method] or method == "HEAD" and routes.GET or routes["*"]
 end
 
--- If the path is known, but not with this method, its methods are added to `allowed`.
+-- Returns the route for the method. If the path has no route for the method, adds the methods that have one to `allowed`.
 local function choose(routes, method, allowed)
   local route = of_method(routes, method)
   if route then return route end

@@ -11,7 +11,7 @@ local scan, values, more, sum = native.scan, native.values, native.more, native.
 local see, update_seen, note = native.see, native.update_seen, native.note
 local watch, next, decode = native.watch, native.next, inner.native.modules.json.decode
 
--- By the number of a table: its only Lua object (`objects`), and its schema (`known`).
+-- `objects` maps the number of a table to the only Lua object of the table, and `known` maps the number to the table's schema.
 local objects, known = {}, {}
 
 local function number_of(self, method, level)

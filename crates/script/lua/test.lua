@@ -107,7 +107,7 @@ local function check_seconds(name, number, seconds, what)
   return seconds
 end
 
--- `deeper`: the number of additional stack levels between this function and the script.
+-- `deeper` is the number of additional stack levels between this function and the script.
 local function list_headers(name, number, options, deeper)
   deeper = deeper or 0
   local list = {}
@@ -545,7 +545,7 @@ function test.expect_error(pattern)
   error("test.expect_error: no such error was logged\n  - pattern  " .. show(pattern) .. table.concat(others), 2)
 end
 
--- Seconds since the test began, by its own clock.
+-- Returns the seconds since the test began, by the test's clock.
 function test.now() return ask("test.now", { ask = "now" }, 2) end
 
 return test, handlers, {

@@ -1,9 +1,9 @@
 -- `veche.websocket`: connections to other WebSocket servers.
 --
 -- The object of a connection is created by Rust and owns a table with its state. For the events of an open connection
--- Rust calls `message` and `closed` one by one, each in a separate coroutine. While one of these calls waits, further
--- events are queued. When the queue of events is full, the socket is no longer read. So a blocking `receive` needs only
--- a bounded queue.
+-- Rust calls `client_message` and `client_closed` one by one, each in a separate coroutine. While one of these calls
+-- waits, further events are queued. When the queue of events is full, the socket is no longer read. So a blocking
+-- `receive` needs only a bounded queue.
 local inner = ...
 
 local client, native, await, try_park = inner.client, inner.native, inner.await, inner.try_park
@@ -116,7 +116,7 @@ local function try_dial(ws, state, address, seconds)
   return true
 end
 
--- Tries one address after the other; returns true, or false and why the last one failed.
+-- Tries one address after the other; returns true, or false and the reason why the last attempt failed.
 local function connect(ws, state)
   local host, is_address, seconds = client.check(state.name, state.url, state.options)
   local by = now() + seconds
@@ -153,7 +153,7 @@ local function pause(state)
   return seconds * (0.5 + random() / 2)
 end
 
--- Dials. Returns whether no further attempt is needed for now.
+-- Dials once, and calls `onopen` or `onerror`. Returns true if no further attempt is needed for now.
 local function run(ws, state)
   local ok, why = connect(ws, state)
   redialing[ws] = nil
@@ -170,8 +170,8 @@ local function run(ws, state)
   return false
 end
 
--- Dials until connected. Its task, `own`, restarts here after errors that no pcall
--- catches.
+-- Dials until connected. `own` is the task that runs this function; after an error that no pcall catches, the task
+-- starts here again.
 local function dial_again(ws, state, own)
   while state.dialer == own and not state.is_left and not native.is_retired() do
     if state.dialing then

@@ -50,7 +50,7 @@ pub struct ScriptLimits {
 /// The folder to which scripts save tables, and from which they load tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshots {
-    /// The base of relative paths; `None`: the script's folder.
+    /// The base of relative paths. With `None`, paths are relative to the script's folder.
     pub folder: Option<PathBuf>,
     /// Whether the sandbox allows writing only to this folder.
     pub is_confined: bool,
@@ -62,7 +62,7 @@ impl Snapshots {
         self.folder.as_deref().unwrap_or(folder).join(path)
     }
 
-    /// Returns the path to save a table to; the error names the directive that would allow it.
+    /// Returns the path to save a table to. The error names the configuration key that would allow saving.
     pub(crate) fn to_save(&self, folder: &Path, path: &str) -> Result<PathBuf, String> {
         let place = self.to_load(folder, path);
         if !self.is_confined {
@@ -120,8 +120,7 @@ impl Default for ScriptLimits {
 pub struct AppWorld(pub(crate) Rc<host_context::AppState>);
 
 impl AppWorld {
-    /// Creates the state with a shared store of dictionaries and counters; the default is a
-    /// separate store.
+    /// Creates the state with a shared store of dictionaries and counters. The default state has a store of its own.
     #[must_use]
     pub fn with_store(store: Arc<Store>) -> Self {
         Self(Rc::new(host_context::AppState::with_store(store)))

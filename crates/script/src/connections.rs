@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::ConnectionId;
 use veche_runtime::{Attribute, AttributeError, Attributes, Request};
 
-/// Once one batch of effects has this many bytes for another server, further messages are rejected.
+/// The number of bytes that one batch of effects may send on a connection to another server. Further messages are rejected.
 const CLIENT_RUN_BYTES_MAX: usize = 1 << 20;
 
 /// A connection of the application.

@@ -104,7 +104,7 @@ impl AppState {
     }
 }
 
-/// The error of a call for which there is no room.
+/// The error of a call that would exceed the limit of [`OpenCalls`].
 const CALLS_FULL: &str = "the calls in progress have sent 64 MiB: wait for their replies";
 
 /// The wake-up times of cancelled coroutines are removed only if more wake-up times than this are
@@ -230,7 +230,7 @@ impl HostContext {
         let _ = self.memory.set(memory);
     }
 
-    /// Returns whether the VM has no memory for allocations that last beyond the run.
+    /// Returns whether the VM has reached its memory limit, so that nothing may be allocated that outlives the run.
     pub(crate) fn is_full(&self) -> bool {
         self.memory.get().is_some_and(|memory| memory.is_full())
     }
@@ -289,7 +289,7 @@ impl HostContext {
         self.dials.borrow_mut().insert(token, object);
     }
 
-    /// Removes and returns the object of an opening connection, if it is still needed.
+    /// Removes and returns the object of a connection that is being opened; `None` if the connection is no longer needed.
     pub(crate) fn take_dial(&self, token: Token) -> Option<Reference> {
         self.dials.borrow_mut().remove(&token)
     }
@@ -423,7 +423,7 @@ impl HostContext {
         !self.spawned.borrow().is_empty()
     }
 
-    /// Starts a wait that ends in the next turn, after all other runnable coroutines.
+    /// Starts a wait that ends in the next turn, after all other runnable coroutines have run.
     pub(crate) fn yield_turn(&self) -> Token {
         let token = self.token();
         let tie = self.world.seeds_word().unwrap_or(0);
@@ -431,7 +431,7 @@ impl HostContext {
         token
     }
 
-    /// Returns the coroutines that have yielded their turn.
+    /// Returns the coroutines that have yielded.
     pub(crate) fn yields(&self) -> RefMut<'_, YieldedCoroutines> {
         self.yields.borrow_mut()
     }
@@ -484,7 +484,7 @@ impl HostContext {
         spawned.into_iter().map(|one| one.coroutine).collect()
     }
 
-    /// Returns whether a coroutine can run at once.
+    /// Returns whether a coroutine is queued to be started or resumed.
     pub(crate) fn is_busy(&self) -> bool {
         self.has_spawned() || self.has_woken()
     }

@@ -11,7 +11,7 @@
 //!
 //! * *Input of clients*: [`Vm::opened`], [`Vm::message`], [`Vm::drained`], [`Vm::closed`], [`Vm::request`],
 //!   [`Vm::handshake`], [`Vm::decide`], [`Vm::answer`].
-//! * *Input of other servers*: [`Vm::client_opened`], [`Vm::client_failed`], [`Vm::full`]; then as for clients.
+//! * *Input of other servers*: [`Vm::client_opened`], [`Vm::client_failed`], [`Vm::full`]; then the same calls as for clients.
 //! * *Time*: [`Vm::turn`], no later than at [`Vm::deadline_ms`].
 //! * *After each of these*: [`Vm::take_effects`].
 //!

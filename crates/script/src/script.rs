@@ -37,7 +37,7 @@ impl Script {
         self.before.iter().map(|old| &old.vm).chain([&self.vm])
     }
 
-    /// Returns the VM that handles a connection's messages: the newest, unless an older one has opened it.
+    /// Returns the VM that handles a connection's messages: an older VM if it opened the connection, otherwise the newest VM.
     #[inline]
     fn vm_of(&mut self, id: ConnectionId) -> &mut Vm {
         let older = self.before.len();

@@ -2,7 +2,7 @@
 
 /// Describes the valid values in error messages.
 pub(crate) const EXPECTED: &str = "a number of seconds from 0.001 to 31536000";
-/// The minimum and the maximum in seconds: a millisecond, a year.
+/// The minimum and the maximum time to live, in seconds: a millisecond and a year.
 pub(crate) const LIMITS: [f64; 2] = [0.001, 31_536_000.0];
 
 /// Converts seconds to milliseconds; `None` beyond the limits.

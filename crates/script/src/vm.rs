@@ -154,7 +154,7 @@ impl Vm {
         !self.context.world.effects.borrow().is_empty()
     }
 
-    /// Returns the VM's memory in bytes.
+    /// Returns the memory that the VM uses, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.machine.used_bytes()

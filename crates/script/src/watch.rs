@@ -1,12 +1,11 @@
 //! The watchdog: ends a run that has used up its CPU time without waiting, and never ends another
 //! run by mistake.
 //!
-//! A worker only records when a script's run starts and ends. One thread of the process checks
-//! every few milliseconds whether a run has used up its CPU time. If so, it sends a signal to the
-//! worker's thread, where the signal handler sets Lua's debug hook (as Lua's own interpreter does
-//! at Ctrl-C). The hook raises an error unless the run ends very soon, because the garbage
-//! collector may have used the time. `raw` removes the hook. A signal that arrives too late finds
-//! another run, or none, and does nothing.
+//! A worker only records when a script's run starts and ends. One thread of the process checks every few milliseconds
+//! whether a run has used up its CPU time. If so, it sends a signal to the worker's thread, where the signal handler
+//! sets Lua's debug hook (as Lua's own interpreter does at Ctrl-C). The hook raises an error only after a short grace
+//! period, because the garbage collector may have used the time. The module `raw` removes the hook when the run has
+//! ended. A signal that arrives too late finds another run, or none, and does nothing.
 
 use std::cell::Cell;
 use std::ptr;
@@ -21,7 +20,8 @@ use parking_lot::Mutex;
 
 use crate::raw;
 
-/// The watchdog's interval while scripts run: a run ends at most this long after its budget.
+/// The watchdog's interval while scripts run. A run may exceed its budget by up to two intervals before it gets the
+/// signal: the watchdog measures a run from the first check that finds it.
 pub(crate) const TICK: Duration = Duration::from_millis(4);
 /// The number of idle checks after which the watchdog sleeps until a run starts.
 const QUIET_TICKS: u32 = 250;
@@ -89,7 +89,8 @@ impl ThreadWatch {
                 thread: rustix::thread::gettid().as_raw_nonzero().get(),
                 ..WatchedThread::default()
             });
-            // The list is never shrunk, so the handler's pointer stays valid; few threads run scripts.
+            // Entries are never removed, so the signal handler's pointer stays valid. The list stays short, since few
+            // threads run scripts.
             DOG.all.lock().push(Arc::clone(&watched));
             CURRENT.set(Arc::as_ptr(&watched));
             raw::learn_stack();

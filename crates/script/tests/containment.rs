@@ -483,7 +483,7 @@ fn a_traceback_shows_where_it_is_asked_for() {
     has(8, &["stack traceback:", "deep"]);
 }
 
-/// LuaJIT records the line of a failed instruction only in the message.
+/// LuaJIT gives the line of a failed instruction only in the error message, so Veche adds the line to the traceback.
 #[test]
 fn a_traceback_has_the_line_of_an_error() {
     for (body, line) in [

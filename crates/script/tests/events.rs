@@ -29,7 +29,7 @@ fn batches_are_delivered_one_by_one() {
         end
         return app",
     );
-    // A service receives no events before it has started.
+    // A VM takes no events before `app.start` has ended.
     assert!(!bench.vm.takes_events());
     bench.advance(1000);
     assert!(bench.vm.takes_events());

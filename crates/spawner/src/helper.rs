@@ -27,8 +27,8 @@ use crate::wire::{
 /// The path of the running binary, which stays valid if the file was replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
-/// The time that processes have to end on their own after their pool has ended. The end of the pool closes their sockets. A
-/// process ends when its socket is closed.
+/// The time that processes have to end by themselves after their pool has ended, which closes their sockets. Processes
+/// that are still running then are killed.
 const LEFT_WAIT: Duration = Duration::from_secs(1);
 
 /// The maximum number of messages handled for one pool per loop iteration, so that no pool starves the others.

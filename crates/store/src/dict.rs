@@ -1,9 +1,9 @@
 //! A dictionary shared by all workers.
 //!
-//! Its entries are distributed over [shards](crate::shard) by a hash of the key. The memory limit
-//! applies to all shards together. Room is reserved before an entry grows, so the limit is never
-//! exceeded. Expired entries are invisible. Each change removes some of them; a change that lacks
-//! room removes more, up to a limit, before it is refused.
+//! Its entries are distributed over [shards](crate::shard) by a hash of the key. The memory limit applies to all shards
+//! together. A change reserves memory before an entry grows, so the limit is never exceeded. Expired entries are invisible.
+//! Each change removes some of them. A change that would exceed the memory limit removes more of them, up to a maximum
+//! number, and is refused if that does not suffice.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -16,17 +16,19 @@ use crate::error::Error;
 use crate::shard::{DictEntry, EntryKey, Shard, cost};
 use crate::value::Value;
 
-/// Number of shards, each with a lock: more than the number of workers that use the dictionary at the same moment.
+/// Number of shards, each with its own lock. It exceeds the number of workers that usually access a dictionary at the same
+/// moment.
 const SHARDS: usize = 32;
 
 /// Number of expired entries that each change removes, so that they are removed faster than new ones can arrive.
 const EXPIRED_PER_CHANGE: usize = 8;
 
-/// Maximum number of expired entries removed under one lock of a shard to make room.
+/// Maximum number of expired entries that maintenance, or a change that needs room, removes from a shard before it releases
+/// the shard's lock.
 const EXPIRED_PER_LOCK: usize = 64;
 
-/// The maximum number of expired entries that one change removes to make room. A change that needs
-/// more fails, but the room that it has made remains for a retry, and maintenance removes the rest.
+/// The maximum number of expired entries that one change removes to free memory. A change that needs more memory fails, but
+/// the memory that it has freed remains available for a retry, and maintenance removes the other expired entries.
 const EXPIRED_PER_CALL: usize = 32_768;
 
 /// All integers up to this absolute value are exact as `f64`. Beyond it, adding 1 may leave a
@@ -51,7 +53,8 @@ impl Default for Options {
     }
 }
 
-/// The version of an entry that was read, which [`Dict::swap`] expects to be current.
+/// The version of an entry when [`Dict::read`] returned it. [`Dict::swap`] changes an entry only if it still has this
+/// version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryVersion(Option<u64>);
 
@@ -249,7 +252,7 @@ impl Dict {
         shards.map(|Padded(shard)| shard.lock().count(now_ms)).sum()
     }
 
-    /// Removes some expired entries from each shard, those that expired first. Returns whether there may be more.
+    /// Removes some expired entries from each shard, in the order of their expiry. Returns whether there may be more.
     ///
     /// Meant for periodic maintenance, since expired entries that are not removed still take memory.
     pub fn expire(&self, now_ms: u64) -> bool {
@@ -267,8 +270,8 @@ impl Dict {
         &self.shards[hash as usize % SHARDS].0
     }
 
-    /// Changes an entry as `decide` requests. If there is no room for the change, removes expired
-    /// entries and calls `decide` again.
+    /// Changes an entry as `decide` requests. If the change would exceed the memory limit, removes expired entries and calls
+    /// `decide` again.
     fn change<R>(
         &self,
         key: &[u8],
@@ -298,8 +301,8 @@ impl Dict {
                 shard.put(key, value, expires_ms);
                 return Ok(result);
             }
-            // The lock is released first: another worker may also be making room, and each of the two could wait for the
-            // other's lock.
+            // The lock is released first. Otherwise two workers that remove expired entries from all shards could wait for
+            // each other's locks.
             drop(shard);
             if !self.make_room(needed, now_ms, &mut removals) {
                 let bytes_max = self.options.bytes_max;
@@ -308,10 +311,9 @@ impl Dict {
         }
     }
 
-    /// Removes expired entries until `needed` more bytes fit within the memory limit. Removes at
-    /// most `removals` entries, and lowers `removals` by at least their number. Returns `true` if
-    /// there is room or an entry was removed. Another thread may use the room first, but each retry
-    /// removes further entries, so retries terminate.
+    /// Removes expired entries until `needed` more bytes fit within the memory limit. Removes at most `removals` entries,
+    /// and lowers `removals` by at least their number. Returns `true` if the bytes fit or an entry was removed. Another
+    /// thread may use the freed memory first, but each retry removes further entries, so retries terminate.
     fn make_room(&self, needed: usize, now_ms: u64, removals: &mut usize) -> bool {
         if needed > self.options.bytes_max {
             return false;

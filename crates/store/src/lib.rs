@@ -63,7 +63,7 @@ pub struct Store {
 #[derive(Debug, Default)]
 struct Queues {
     named: BTreeMap<Box<[u8]>, Arc<Queue>>,
-    /// The number of queues after the last search for unused ones.
+    /// The number of queues after the last removal of unused queues.
     known: usize,
 }
 

@@ -77,13 +77,13 @@ pub struct Metrics {
 pub struct Metric {
     /// The name, without the `_total` of a counter.
     pub name: Box<str>,
-    /// The description of the metric, shown to people who read the metrics.
+    /// The description of the metric, for readers of `/metrics`.
     pub help: Box<str>,
     /// The type of the metric.
     pub kind: MetricKind,
     /// The names of the metric's labels.
     pub labels: Box<[Box<str>]>,
-    /// The series by their label values, which are concatenated with a separator byte that can't occur in a text.
+    /// The series by their label values, which are concatenated with a separator byte that can't occur in UTF-8.
     series: Mutex<HashMap<Box<[u8]>, Arc<Series>>>,
 }
 

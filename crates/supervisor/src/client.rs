@@ -73,7 +73,7 @@ impl ControlClient {
         }
     }
 
-    /// Returns the time at which the client is dropped unless it makes progress before.
+    /// Returns the time at which the client is dropped if it makes no progress; `None` while the supervisor has to act.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let is_ours_to_move = self.state == State::Waiting || !self.unsent.is_empty();
         is_ours_to_move.then_some(self.deadline)
@@ -158,7 +158,7 @@ impl ControlClient {
         self.send();
     }
 
-    /// Returns whether nothing is left to send.
+    /// Returns whether no response is pending: no request is being processed, and all responses have been sent.
     pub(crate) fn reply_done(&self) -> bool {
         self.unsent.is_empty() && self.state != State::Asked
     }

@@ -118,7 +118,8 @@ pub(super) fn role() -> Option<StartRole> {
     if marker == REHEARSAL {
         return Some(StartRole::Rehearsal);
     }
-    // The pid stays the same, so a child that inherits the variable does not match.
+    // An exec keeps the process id, so the variable contains the id of the successor. A child that inherits the
+    // variable has another id.
     (marker == std::process::id().to_string()).then_some(StartRole::Successor)
 }
 

@@ -1,9 +1,10 @@
 //! The listening sockets bound by the supervisor, and their distribution among workers.
 //!
-//! Several sockets listen on each address (`SO_REUSEPORT`). The kernel distributes connections over the largest number of them
-//! that is a multiple of the workers; if it refuses this setting ([`spread_evenly`](veche_net::spread_evenly)), over all. Every
-//! socket must belong to some worker, or connections queued on it would wait forever. The number of sockets may differ from the
-//! number of workers, because another process on the same sockets may have had another number of workers.
+//! Several sockets listen on each address (`SO_REUSEPORT`). [`spread_evenly`](veche_net::spread_evenly) makes the
+//! kernel distribute connections over the largest number of sockets that is a multiple of the number of workers. If the
+//! kernel refuses this setting, it distributes them over all sockets. Every socket must belong to some worker, or
+//! connections queued on it would wait forever. The number of sockets may differ from the number of workers, because
+//! another process on the same sockets may have had another number of workers.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

@@ -1,13 +1,12 @@
 //! `veche serve` and its processes: the supervisor, which owns the listening sockets and keeps one server process
 //! running, and the server process's side of the connection between them.
 //!
-//! [`run`] is the supervisor: one thread without an async runtime that never blocks on another
-//! process. It polls signals, the control link to the server process and the clients of the control
-//! socket (`veche status`, `reload`, `stop`) together, and every buffer is bounded. It never reads
-//! data of Veche's clients; only the server process does, and it can crash without closing the
-//! sockets. [`process::run`] is the server process: it receives the config and the sockets, and
-//! runs a [`ServerProgram`](process::ServerProgram). [`message`] contains the messages between the
-//! two, [`request`] those from commands to the supervisor.
+//! [`run`] is the supervisor: one thread without an async runtime that never blocks on another process. It polls
+//! signals, the control link to the server process and the clients of the control socket (`veche status`, `reload`,
+//! `stop`) together, and every buffer is bounded. It never reads data of Veche's clients; only the server process does,
+//! and it can crash without closing the sockets. [`process::run`] is the server process: it receives the config and the
+//! sockets, and runs a [`ServerProgram`](process::ServerProgram). [`message`] contains the messages between the
+//! supervisor and the server process, [`request`] those from commands such as `veche status` to the supervisor.
 //!
 //! The crate handles processes, signals, file descriptors, listening sockets, reloads of the config and the service
 //! manager. Workers, connections and the hub are outside of it, behind the traits
@@ -152,7 +151,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     // At least one socket per core, since a later server process may have more workers, up to one
     // per core.
     let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
-    // Warnings that are kept until the log is open.
+    // Warnings, which are logged once the log is open.
     let mut remarks = Vec::new();
     let notifier = ServiceNotifier::from_environment(now(), &mut remarks);
     let listening = listen(&config, sockets_each, &notifier, &mut remarks)?;
@@ -522,7 +521,7 @@ impl Supervisor {
         }
     }
 
-    /// Creates the folders for ACME certificates and for history, writable for the server process's account.
+    /// Creates the folders for ACME certificates, history and saved tables, owned by the server process's account.
     fn own_cache(&self, config: &Config) -> Result<(), String> {
         match &self.account {
             None => Ok(()),
@@ -542,8 +541,8 @@ impl Supervisor {
         self.expire_pending_requests(now);
         self.clients.expire(now);
         self.watch(now);
-        // If the server process hangs, no watchdog notification is sent. So if it can't be killed,
-        // the service manager restarts the service.
+        // While a server process hangs, no watchdog notification is sent. So if that process can't be killed, the
+        // service manager restarts the service.
         if !self.watchdog.is_hung {
             self.notifier.tick(now);
         }

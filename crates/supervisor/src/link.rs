@@ -33,7 +33,7 @@ const RECEIVE_BYTES: usize = 64 << 10;
 pub(crate) struct ControlLink {
     socket: UnixStream,
     received: Vec<u8>,
-    /// The length of the part of `received` known to contain no line end.
+    /// The length of the prefix of `received` that was searched and contains no line end.
     scanned: usize,
     descriptors: VecDeque<OwnedFd>,
     unsent: Vec<u8>,

@@ -56,7 +56,8 @@ impl ListeningSockets {
         })
     }
 
-    /// Adds a socket that an earlier run of this program has bound. That run may have been of another version.
+    /// Adds a socket that an earlier run, possibly of another version of the program, has bound. Sets the socket's
+    /// options to those of this version.
     pub(super) fn add_kept(all: &mut Vec<Self>, socket: OwnedFd) -> io::Result<()> {
         let found = SockRef::from(&socket);
         let address = found.local_addr()?.as_socket();
@@ -220,7 +221,7 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sets options that may differ between versions of the program. Accepted sockets inherit them.
+/// Sets the options that accepted sockets inherit. Their values may differ between versions of the program.
 fn set_options(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     // Disables Nagle's algorithm: a turn's output is already one write, and later data must not wait for the acknowledgement of
@@ -265,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Returns the number of connections of each worker, out of 5,000.
+    /// Opens 5,000 connections, and returns how many of them each worker accepts.
     fn shares(set: &ListeningSockets, workers: usize) -> Vec<usize> {
         let listeners: Vec<TcpListener> = (set.sockets.iter())
             .map(|socket| socket.try_clone().expect("a descriptor").into())

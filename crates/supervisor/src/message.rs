@@ -54,7 +54,8 @@ pub(crate) enum ToServer {
     StartServices,
     /// The log files were moved away and have to be reopened.
     ReopenLogs,
-    /// Stops accepting, closes connections, then exits.
+    /// Closes all connections within a time limit, then exits. Unless `replaced` is set, new connections are accepted
+    /// as long as the drain has not closed all clients.
     Drain {
         /// The time limit, after which the server process exits regardless.
         within_ms: u64,
@@ -120,7 +121,7 @@ pub(crate) struct StartMessage {
     /// Whether the command is `veche dev`.
     #[serde(default)]
     pub(crate) dev: bool,
-    /// Whether the configuration has not been checked yet.
+    /// Whether the supervisor has not checked the configuration, so that the server process has to.
     #[serde(default)]
     pub(crate) is_unjudged: bool,
     /// Whether services of another server process may still be running. If so, this process starts its services only at

@@ -14,8 +14,8 @@ use super::upgrade::UpgradeState;
 const TARGET: &str = "veche::supervisor::orphans";
 
 impl Supervisor {
-    /// Reaps spawners and inherited processes that have ended. The supervisor keeps no list of them, so a handover need not
-    /// pass one on.
+    /// Reaps spawners and inherited processes that have ended. The supervisor keeps no list of these children, so a
+    /// handover has nothing to pass on.
     pub(super) fn reap_other_children(&self) {
         let candidate = self.upgrade.as_ref().map(UpgradeState::candidate);
         let retiring = self.retiring.iter().map(|retiring| &retiring.server);

@@ -4,10 +4,9 @@
 //! process's only control thread: it blocks on the control link and on signals, and calls a [`ServerControl`]. This
 //! module does not access workers: `ServerControl` turns each call into messages to workers.
 //!
-//! Signals: SIGTERM drains, SIGUSR1 reopens the logs. SIGINT, SIGHUP and SIGUSR2 are ignored here,
-//! since the supervisor handles them; a terminal sends the first two to both processes. A closed
-//! control link means that the supervisor has died: the process drains and exits, because nothing
-//! could stop it any more.
+//! Signals: SIGTERM drains, SIGUSR1 reopens the logs. SIGINT, SIGHUP and SIGUSR2 are ignored here, since the supervisor
+//! handles them; a terminal sends SIGINT and SIGHUP to both processes. A closed control link means that the supervisor
+//! has died: the process drains and exits, because nothing could stop it any more.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,7 +40,7 @@ const START_WAIT: Duration = Duration::from_secs(10);
 /// The interval at which a draining server is checked for completion.
 const DRAINED_EVERY: Duration = Duration::from_millis(20);
 
-/// The minimum time for closing connections with a code, however short the drain.
+/// The minimum time for closing connections with a close code, even if the drain time is shorter.
 const CLOSE_WAIT: Duration = Duration::from_millis(100);
 
 /// The time for cutting off connections that outlast the drain. The supervisor waits longer before it kills the process.
@@ -113,12 +112,13 @@ pub trait ServerControl {
     /// Runs cheap periodic checks, such as for changed files. Returns the time at which the checks have to run again,
     /// if ever. Also called after a reload.
     fn run_periodic(&self) -> Option<Instant>;
-    /// Reports a rejected configuration. In `veche dev` the developer sees the report.
+    /// Shows the reason why a configuration was rejected on the developer's pages, under `veche dev`.
     fn refused(&self, why: &str);
     /// Makes `/health` return 503 and changes nothing else.
     fn announce_end(&self);
-    /// Stops accepting, closes the connections spread evenly over the time `within`, then cuts off the rest. May be called
-    /// again with a shorter time.
+    /// Closes all connections, spread evenly over the time `within`; [`Self::cut_off`] then ends the remaining ones.
+    /// Only with [`DrainReason::Replaced`] does the server stop accepting at once. May be called again with a shorter
+    /// time.
     fn drain(&self, within: Duration, reason: DrainReason);
     /// Ends the remaining connections at the end of the drain, and logs them.
     fn cut_off(&self);
@@ -170,15 +170,16 @@ struct ServerRun<P> {
     program: P,
     link: ControlLink,
     signals: Signals,
-    /// The configuration at the supervisor's start. Directives that need a restart keep their values from it.
+    /// The configuration at the supervisor's start. Directives that need a restart keep the values of this
+    /// configuration.
     started: Arc<Config>,
     /// The configuration in force.
     config: Arc<Config>,
     logs: logging::Logs,
     dev: bool,
-    /// When an announced drain starts, and its duration.
+    /// The start and the duration of a drain that was announced (`/health` returns 503) but has not started yet.
     drain_begins: Option<(Instant, Duration)>,
-    /// When a running drain ends.
+    /// When the drain in progress ends.
     drain_ends: Option<Instant>,
     /// Whether the connections that outlasted the drain have been cut off.
     has_cut_off: bool,
@@ -298,7 +299,8 @@ impl PreparedServer {
 }
 
 impl<P: ServerProgram> ServerRun<P> {
-    /// Starts the server. Returns only errors that were not reported to the supervisor or the log.
+    /// Receives the first message and prepares the server. The error is `None` if it has already been reported to the
+    /// supervisor.
     fn begin(
         link: io::Result<ControlLink>,
         mut program: P,
@@ -436,8 +438,8 @@ impl<P: ServerProgram> ServerRun<P> {
                 error!(target: TARGET, ?within, "the supervisor is gone: draining");
                 self.drain(control, within, DrainReason::Stopping);
             }
-            // The listening sockets are shut down, because connections would wait in their queues unanswered, and a new
-            // supervisor may need the addresses at once.
+            // The listening sockets are shut down. Otherwise connections would wait in their queues unanswered, and a
+            // new supervisor could not use the addresses.
             for socket in self.listening.drain(..) {
                 if let Err(error) = rustix::net::shutdown(&socket, Shutdown::Both) {
                     warn!(target: TARGET, %error, "a listening socket can't be closed");
@@ -574,8 +576,8 @@ impl<P: ServerProgram> ServerRun<P> {
     }
 }
 
-/// Checks that the sockets match a configuration. The sockets can differ from it if this process replaces another and
-/// the configuration has changed since.
+/// Checks that the sockets match a configuration. They can differ if this process replaces another one, whose sockets
+/// it gets, and the configuration was changed in between.
 fn check_listeners(bound: &[ListenerSockets], config: &Config) -> Result<(), String> {
     let wanted = &config.listeners;
     let fits = bound.len() == wanted.len()

@@ -1,8 +1,8 @@
 //! Detects stuck workers: each worker records its turn and the step in the turn, and the control thread checks this
 //! periodically.
 //!
-//! Checks are counted instead of time: after a pause of the whole machine, a healthy worker may have been in a turn for the
-//! entire pause.
+//! The module counts checks instead of measuring time: after a pause of the whole machine, a healthy worker may have
+//! been in a turn for the entire pause.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -51,8 +51,8 @@ impl TurnStep {
     }
 }
 
-/// The progress of one worker, which writes it; the control thread reads it. The low eight bits are the step, the others the
-/// number of the turn.
+/// The progress of one worker, written by the worker and read by the control thread. The low eight bits are the step,
+/// the other bits the number of the turn.
 #[derive(Debug, Default)]
 pub struct WorkerPulse(AtomicU64);
 
@@ -112,7 +112,7 @@ impl PulseWatch {
                 true => *looks + 1,
                 false => 0,
             };
-            // A waiting worker is in no turn.
+            // A waiting worker is in no turn, and no turn has the number `u64::MAX`.
             *last = if step == TurnStep::Waiting {
                 u64::MAX
             } else {
@@ -154,7 +154,7 @@ mod tests {
             };
             assert_eq!(look(), Some(stuck));
         }
-        // Progress within the turn does not end it.
+        // A worker that reaches another step is still in the same turn.
         pulses[1].set(TurnStep::Sending);
         assert_eq!(
             look().map(|stuck| (stuck.step, stuck.looks)),

@@ -1,9 +1,9 @@
 //! Reloads the configuration: it is checked here, then applied or rejected by the server process.
 //!
-//! The file is read once. The server process gets the text that was checked, so that both processes have the same configuration
-//! even if the file changes meanwhile. The configuration is in force in the supervisor once the server process confirms it. If
-//! the server process reads the message too late, it rejects the configuration; if it reads it in time but answers late, the
-//! configuration is in force in both processes, which is logged.
+//! The file is read once. The server process gets the text that was checked, so that both processes have the same
+//! configuration even if the file changes meanwhile. The configuration is in force in the supervisor once the server
+//! process confirms it. A server process that reads the message too late rejects the configuration. If it reads the
+//! message in time but answers late, the configuration is in force in both processes, and the supervisor logs this.
 
 use std::os::fd::AsFd as _;
 use std::path::Path;

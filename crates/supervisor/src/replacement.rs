@@ -1,5 +1,5 @@
-//! The rules of a replacement: when it may start, and when the supervisor's own program is replaced
-//! too.
+//! The rules for replacing the server process by an upgrade or restart: when this may start, and when the supervisor's
+//! own program is replaced too.
 //!
 //! The module has no side effects: it derives decisions from facts. [`upgrade`](super::upgrade)
 //! handles processes, sockets and files.

@@ -29,7 +29,7 @@ pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);
 /// The time limit for a server process that reads history before it is ready. Each million
 /// publications takes some seconds.
 pub(crate) const RESTORED_WAIT: Duration = Duration::from_secs(300);
-/// The path of the running binary, which stays valid if the file was replaced.
+/// The path of the running binary, which stays valid even if the file is replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
 /// Creates a control link for a server process, and sends the listening sockets and the first
@@ -70,7 +70,7 @@ pub(crate) struct ServerChild {
     pub(crate) hung: Option<String>,
     /// The reason for a failed start, as reported by the process.
     pub(crate) failure: Option<String>,
-    /// Whether the services of the process wait for `StartServices`.
+    /// Whether the process must not start its services before the message `StartServices`.
     pub(crate) holds_services: bool,
     /// Whether the process has reported that all its services have ended.
     pub(crate) have_services_ended: bool,
@@ -198,8 +198,8 @@ impl ServerChild {
         self.link.send_with(descriptor, message)
     }
 
-    /// Returns messages of the process. A process that violates the protocol is killed: it runs our own program, so a violation
-    /// means a bug or corrupted memory.
+    /// Returns messages of the process. A process that violates the protocol is killed: it runs Veche's own program, so
+    /// a violation means a bug or corrupted memory.
     pub(crate) fn receive(&mut self) -> Vec<ToSupervisor> {
         if self.link.has_ended() {
             return Vec::new();

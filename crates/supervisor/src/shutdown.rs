@@ -22,7 +22,7 @@ pub(super) struct Shutdown {
 }
 
 impl Shutdown {
-    /// Returns the time at which the server processes are killed; `None` if they have been.
+    /// Returns the time at which the server processes are killed; `None` if they have already been killed.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.killed).then_some(self.kill_at)
     }

@@ -2,8 +2,9 @@
 //! on them.
 //!
 //! [`ServiceNotifier::store`](super::notify::ServiceNotifier::store) stores the sockets; the next start gets them as
-//! descriptors numbered from 3 (`LISTEN_FDS`, sd_listen_fds(3)). All stored sockets have the same name and are distinguished by their addresses.
-//! Their order may be reversed, which does not change the [even](veche_net::spread_evenly) distribution among workers.
+//! descriptors numbered from 3 (`LISTEN_FDS`, sd_listen_fds(3)). All stored sockets have the same name, and are
+//! distinguished by their addresses. Their order may be reversed, which does not change the
+//! [even](veche_net::spread_evenly) distribution among workers.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};

@@ -1,10 +1,10 @@
 //! Upgrades and restarts: a server process of the installed program is started beside the running one and takes over once it
 //! has passed its tests. Then the supervisor [executes](super::handover) that program too.
 //!
-//! Both processes have the same listening sockets, so no connection is refused at any time. If anything fails before the new
-//! process takes over, that process is killed and the old one continues. Afterwards the old process closes its connections,
-//! spread over `limits.upgrade_drain_time`, and exits. A restart differs in two points: the old process has
-//! `limits.drain_time`, and the addresses of `[[listen]]` may change.
+//! Both processes have the same listening sockets, so no connection is refused at any time. If anything fails before
+//! the new process takes over, that process is killed and the old one continues. Afterwards the old process closes its
+//! connections, spread over `limits.upgrade_drain_time`, and exits. A restart differs in two points: the old process
+//! closes its connections over `limits.drain_time`, and the addresses of `[[listen]]` may change.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ pub(super) struct PendingSelfUpgrade {
     kind: ReplacementKind,
     text: String,
     file: FileFingerprint,
-    /// The id of the new server process.
+    /// The process id of the new server process.
     pid: u32,
     /// The time after which the supervisor no longer waits for pending messages and responses to be read.
     pub(super) at: Instant,
@@ -178,7 +178,8 @@ impl Supervisor {
             dev: self.dev,
             restarts: self.restarts,
             is_unjudged: true,
-            // The services of the running process go on until the new process takes over.
+            // The new process must not start its services yet, since those of the running process go on until it is
+            // replaced.
             holds_services: true,
             has_spawner: false,
             listeners: Vec::new(),
@@ -224,8 +225,8 @@ impl Supervisor {
         let is_left =
             |old: &ListeningSockets| listening.iter().all(|new| new.address != old.address);
         let before = self.listening.extract_if(.., |old| is_left(old));
-        // The draining process has duplicates of the removed sockets but accepts no connections from them. If they
-        // stayed open, clients would connect but never be served.
+        // The draining process has duplicates of the removed sockets but accepts no connections from them. If these
+        // sockets stayed open, clients would connect to them but never be served.
         before.for_each(ListeningSockets::close);
         self.listening = listening;
         if let Err(error) = self.notifier.store(&self.listening) {
@@ -299,8 +300,8 @@ impl Supervisor {
         }
     }
 
-    /// Tests the new process once it is ready: whether it answers a request, and whether its program can take over as the
-    /// supervisor.
+    /// Starts the tests of the new process, which has become ready: it must answer a request, and its program must be
+    /// able to take over as the supervisor.
     fn examine(&mut self, program: String, handover: u32) {
         if handover != HANDOVER_VERSION {
             let why = format!(
@@ -494,7 +495,7 @@ impl Supervisor {
         let Some(how) = upgrade.candidate.reap()? else {
             return Ok(());
         };
-        // Only the reason of a failure matters among the last messages of the new process.
+        // Among the last messages of the new process, only the reason for its failure matters.
         for message in upgrade.candidate.receive() {
             if let ToSupervisor::Failed { error } = message {
                 upgrade.candidate.failure = Some(error);

@@ -4,8 +4,8 @@
 //! The module has no side effects: it derives actions from times and answers.
 //! [`watching`](super::watching) performs the actions.
 //!
-//! Unanswered requests are counted rather than time, so that a pause of the machine, which stops the supervisor too, does not
-//! lead to the kill of a healthy process.
+//! The watchdog counts unanswered requests instead of measuring time. So a pause of the whole machine, which stops the
+//! supervisor too, does not get a healthy process killed.
 
 use std::time::{Duration, Instant};
 

@@ -71,9 +71,9 @@ pub fn plain(error: &io::Error) -> String {
     }
 }
 
-/// Parses `text` as far as possible and reports syntax errors; `header` returns the header of a
-/// section, such as `[[route]]`. Also returns the lines of syntax errors: the parser continues by
-/// guessing, so further errors on these lines may be caused by the guess.
+/// Parses `text` as far as possible and reports syntax errors. `header` returns the header of the section
+/// with a name, such as `[[route]]`. Also returns the lines with syntax errors. After an error the
+/// parser guesses what was meant, so further errors on these lines may be caused by a wrong guess.
 pub fn document<'t>(
     text: &'t str,
     header: impl Fn(&str) -> Option<&'static str>,

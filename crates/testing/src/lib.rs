@@ -244,7 +244,7 @@ fn mix(seed: u64, name: &str) -> u64 {
     })
 }
 
-/// Returns the test files in order.
+/// Returns the paths of the test files in alphabetical order.
 fn find(root: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let failed = |path: &Path, error: io::Error| format!("{}: {}", path.display(), plain(&error));

@@ -22,7 +22,8 @@ const WALL_MS: u64 = 1_767_225_600_000;
 /// The monotonic clock at the start of each run, in milliseconds.
 pub(super) const MONO_MS: u64 = 1_000_000;
 
-/// The maximum number of consecutive turns in which applications may run without new input or passing time.
+/// The maximum number of consecutive turns of the worker's loop without new input, at the same simulated time. A run that
+/// exceeds it fails, because its applications never become idle.
 const TURNS_MAX: u64 = 5000;
 
 /// The number of turns between checks of the time limit in real time.
@@ -52,7 +53,7 @@ pub trait TestWorker {
     /// Returns the simulated network of the worker.
     fn network(&mut self) -> &mut Simulated;
 
-    /// Runs one turn.
+    /// Runs one turn of the worker's loop.
     ///
     /// # Errors
     /// Errors of the network driver.

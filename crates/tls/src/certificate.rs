@@ -34,8 +34,8 @@ impl Certificate {
     /// Reads both PEM files, which may be the same.
     ///
     /// # Errors
-    /// [`Error::File`] with the path of the faulty file: it can't be read, does not contain what it should, or the key
-    /// does not match the certificate.
+    /// [`Error::File`] with the path of the faulty file: it can't be read, contains no certificate or no supported key,
+    /// or the key does not match the certificate.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, Error> {
         let pem = read_file(certificate)?;
         let chain = chain_of(&pem).map_err(|why| Error::file(certificate, why))?;
@@ -98,7 +98,7 @@ impl Certificate {
         self.is_key_exposed
     }
 
-    /// Returns how well the certificate matches a requested name in lower case.
+    /// Returns how well the certificate matches a requested name, which must be in lower case.
     pub(crate) fn match_name(&self, name: &str) -> NameMatch {
         let below = name.split_once('.').map(|(_, parent)| parent);
         let mut fit = NameMatch::None;

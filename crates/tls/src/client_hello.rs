@@ -72,7 +72,7 @@ impl PendingHello {
         accepted: Accepted,
     ) -> Result<AcceptedHello, (TlsError, rustls::server::AcceptedAlert)> {
         // A client that asks for a challenge of a name without a pending challenge is handled like any other client.
-        // Such a client has no protocol in common with the server.
+        // Its handshake then fails, because it has no protocol in common with the server.
         let is_for_proof =
             alpn_challenge::is_asked_for(&accepted.client_hello()) && self.is_challenge(&accepted);
         let config = match is_for_proof {

@@ -225,7 +225,7 @@ impl TlsStream {
 
 impl Stage {
     fn connected(mut connection: Connection) -> Self {
-        // A message is accepted whole whatever its length: unsent data is limited elsewhere.
+        // A message of any length is accepted as a whole, because the caller limits the unsent data.
         connection.set_buffer_limit(None);
         Self::Connected(connection)
     }

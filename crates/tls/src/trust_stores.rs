@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 
 use crate::{ClientTrust, Error, FileFingerprint, TrustSource, fingerprint};
 
-/// Maximum number of cached trust sources. It is needed because scripts choose the files.
+/// Maximum number of cached trust sources. It is needed because scripts choose the files. When it is reached, the cache
+/// is cleared.
 const CACHED_MAX: usize = 64;
 
 /// The cached trust of all sources.

@@ -25,7 +25,7 @@ fn server(test: &str, name: &str) -> (TlsStream, PathBuf) {
     (TlsStream::new(connection.into()), file)
 }
 
-/// Passes the output of each side to the other, in pieces of at most this size, until neither has output.
+/// Passes the output of each side to the other, in pieces of at most `piece` bytes, until neither has output.
 fn talk(
     client: &mut TlsStream,
     server: &mut TlsStream,

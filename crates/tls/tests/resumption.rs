@@ -87,7 +87,8 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the configuration of a client that trusts this authority and presents this certificate, if any.
+/// Returns the configuration of a client that trusts the authority `servers` and presents the certificate `shown`, if
+/// any.
 fn client(
     version: &'static SupportedProtocolVersion,
     servers: &Authority,

@@ -57,13 +57,12 @@ impl FromStr for Epoch {
     }
 }
 
-/// A place in a channel's stream: the place of one publication, or of the stream's latest
-/// publication.
+/// The position of one publication in a channel's stream. A stream's own position is that of its latest publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The epoch of the stream.
     pub epoch: Epoch,
-    /// The offset in the epoch: the first publication has 1, and 0 is the position before it.
+    /// The offset in the epoch. The first publication has offset 1; 0 is the position before it.
     pub offset: u64,
 }
 
@@ -96,7 +95,7 @@ pub struct PositionError;
 /// The position up to which a subscriber has received a channel's publications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
-    /// The epoch of the stream; `None` matches any.
+    /// The epoch of the stream; `None` matches every epoch.
     pub epoch: Option<Epoch>,
     /// The offset of the last publication that the subscriber has.
     pub offset: u64,

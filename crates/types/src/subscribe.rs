@@ -7,8 +7,9 @@ use crate::{Payload, Since};
 /// Options of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscribeOptions {
-    /// The last known positions of the session: the position in this channel, or those in several
-    /// channels that may include this one. Later publications are part of the result.
+    /// The positions up to which the session has received publications, in this channel and possibly in others. The
+    /// first position with the epoch of this channel's stream is used, and the result contains the publications after
+    /// it.
     pub since: Option<Arc<[Since]>>,
     /// The member under which the session appears in presence.
     pub client: Option<Arc<ClientInfo>>,

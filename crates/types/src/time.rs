@@ -1,4 +1,4 @@
-//! The time that is passed to code as an argument, so that this code reads no clock itself.
+//! The current time as an argument, so that the code that uses it reads no clock.
 
 /// The time of a turn, read once at its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

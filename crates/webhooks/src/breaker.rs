@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use veche_calls::{CallError, CallErrorKind};
 
-/// The length of a counting window. The results of the current and of the previous window count.
+/// The length of a counting window in milliseconds. The results of the current and of the previous window count.
 const SPAN_MS: u64 = 5_000;
 
 /// The outcome of a request, as far as it concerns the back end's health.
@@ -12,7 +12,7 @@ const SPAN_MS: u64 = 5_000;
 pub enum BackendResult {
     /// A response arrived, whatever its content.
     Answered,
-    /// No response in time. The client's data may be the cause, so each client counts once.
+    /// No response in time. The client's data may be the cause, so all timeouts of one client count as one failure.
     TimedOut,
     /// The back end is unreachable or reports that it can't respond.
     Unavailable,

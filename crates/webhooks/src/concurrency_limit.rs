@@ -47,8 +47,8 @@ impl<T> ConcurrencyLimit<T> {
         Some(request)
     }
 
-    /// Reports the end of a request; `ending` is `None` if the outcome does not depend on the back end. If that opens
-    /// the breaker, returns the queued requests, which the caller has to fail.
+    /// Reports the end of a request; `ending` is `None` if the outcome does not depend on the back end. If the outcome
+    /// opens the breaker, returns the queued requests, which the caller has to fail.
     pub fn ended(
         &mut self,
         ending: Option<BackendResult>,

@@ -1,4 +1,4 @@
-//! Requests to issuers and back ends, made with the HTTP client of scripts.
+//! Requests to token issuers and back ends, made with the HTTP client that scripts use.
 
 use std::path::Path;
 use std::time::Duration;

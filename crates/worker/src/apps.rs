@@ -283,7 +283,8 @@ impl<A: AppHost, T> Worker<A, T> {
         None
     }
 
-    /// Returns the time until applications have work, in milliseconds; `None` if they have none until an event.
+    /// Returns the time until applications have work, in milliseconds; `None` if applications have no work until the
+    /// next event.
     pub(crate) fn apps_due_in_ms(&self) -> Option<u64> {
         let shared = &self.shared;
         let apps = shared.apps.as_ref()?;

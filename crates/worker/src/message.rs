@@ -131,8 +131,8 @@ impl<A: AppHost, T> Worker<A, T> {
         outgoing
     }
 
-    /// Takes back a message that did not fit into its lane. The next turn returns this message first. It then begins
-    /// again with the first lane, so that no lane is starved.
+    /// Takes back a message that did not fit into its lane. The next turn returns this message first, and then polls
+    /// all lanes again from the first one on, so that no lane is starved.
     pub fn put_back(&mut self, outgoing: OutgoingMail<A::Message>) {
         self.outgoing.push_front(outgoing);
         (self.next_lane, self.next_relay) = (0, 0);
@@ -159,8 +159,8 @@ impl<A: AppHost, T> Worker<A, T> {
         })
     }
 
-    /// Takes the first relay, from index `next_relay` on, whose lane has credit. This preserves the order within each
-    /// lane.
+    /// Takes the first relay from index `next_relay` on whose lane has credit. So relays on the same lane keep their
+    /// order.
     fn poll_relay(&mut self) -> Option<OutgoingMail<A::Message>> {
         let (me, credits) = (self.index(), self.limits.app_credits);
         let nodes = self.shared.requests.nodes;
@@ -260,7 +260,7 @@ impl<A: AppHost, T> Worker<A, T> {
         ports.send_message(worker, mail);
     }
 
-    /// Delivers the relays whose responses this worker holds.
+    /// Delivers relayed client commands whose streaming response is on this worker.
     pub(crate) fn deliver_relays(&mut self) {
         for _ in 0..self.shared.requests.relays.len() {
             let Some(relay) = self.shared.requests.relays.pop_front() else {

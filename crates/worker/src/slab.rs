@@ -56,7 +56,7 @@ impl<T> ConnectionEntry<T> {
     }
 }
 
-/// Tracks for how long unsent bytes have waited while none was sent.
+/// Tracks the time for which a connection has had unsent bytes but none were sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStall {
     /// The time of the last progress in monotonic milliseconds; 0 if no bytes are unsent.

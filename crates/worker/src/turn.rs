@@ -163,8 +163,9 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Sends the hook requests of this turn and delivers the decisions that have arrived. Their effects are handled in
-    /// the next turn, so that a client whose commands are all refused immediately can't occupy the worker forever.
+    /// Sends the hook requests of this turn and delivers the decisions that have arrived. The effects of the decisions
+    /// are handled in the next turn, so that a client whose commands are all refused immediately can't occupy the
+    /// worker forever.
     fn send_hook_requests(&mut self) {
         self.deliver_app_requests();
         if self.shared.requests.hook_decisions.is_empty() {
@@ -265,7 +266,7 @@ impl<A: AppHost, T> Worker<A, T> {
             .map(RemoteEngine::take_orders)
     }
 
-    /// Sets whether the log fails to make progress. If so, work that waits for it is retried less often.
+    /// Sets whether the history log fails to make progress. If so, work that waits for the log is retried less often.
     pub fn set_log_failing(&mut self, is_failing: bool) {
         self.is_log_failing = is_failing;
     }
@@ -283,8 +284,8 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= is_due && self.shared.hub.has_pending_output();
     }
 
-    /// Returns the time at which the next turn has to begin. After [`end_turn`](Self::end_turn) only applications can
-    /// change it, so drivers call it right before they wait.
+    /// Returns the time at which the next turn has to begin. Applications can still change this time after
+    /// [`end_turn`](Self::end_turn), so drivers call this method right before they wait.
     #[must_use]
     pub fn state(&self) -> TurnState {
         let apps = self.apps_due_in_ms();

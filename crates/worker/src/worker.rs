@@ -40,15 +40,16 @@ use crate::slab::ConnectionSlab;
 /// 6. [`finish_turn`](Self::finish_turn).
 /// 7. For applications: [`handle_dialed`](Self::handle_dialed) or [`handle_dial_failed`](Self::handle_dial_failed) for
 ///    connections that they dial, [`hang_up`](Self::hang_up) for those that they no longer need.
-/// 8. Requests to the outside: [`poll_request`](Self::poll_request) until `None`, whose decisions may arrive at once
-///    ([`handle_hook_decision`](Self::handle_hook_decision)). In a drain, once all workers have reported it,
-///    [`handle_apps_stopped`](Self::handle_apps_stopped), [`handle_clients_gone`](Self::handle_clients_gone),
-///    [`handle_services_ended`](Self::handle_services_ended). Then [`poll_history`](Self::poll_history),
-///    [`engine_orders`](Self::engine_orders), [`poll_channel_events`](Self::poll_channel_events).
+/// 8. Requests to the outside: [`poll_request`](Self::poll_request) until `None`. Hook requests may be answered at once
+///    by [`handle_hook_decision`](Self::handle_hook_decision). In a drain, once all workers have returned the
+///    corresponding [`ExternalRequest`]: [`handle_apps_stopped`](Self::handle_apps_stopped),
+///    [`handle_clients_gone`](Self::handle_clients_gone), [`handle_services_ended`](Self::handle_services_ended). Then
+///    [`poll_history`](Self::poll_history), [`engine_orders`](Self::engine_orders),
+///    [`poll_channel_events`](Self::poll_channel_events).
 /// 9. [`poll_transport`](Self::poll_transport), then [`poll_write`](Self::poll_write), then
 ///    [`poll_unsent`](Self::poll_unsent), each until `None`, and [`poll_transport`](Self::poll_transport) again.
 /// 10. [`poll_finished`](Self::poll_finished) for each worker, [`poll_message`](Self::poll_message) until `None`, or
-///     until a message has no room and returns by [`put_back`](Self::put_back), then
+///     until a message does not fit into its lane and is passed back by [`put_back`](Self::put_back), then
 ///     [`handle_credits`](Self::handle_credits) for each worker.
 /// 11. [`end_turn`](Self::end_turn), then [`engine_orders`](Self::engine_orders) and
 ///     [`poll_transport`](Self::poll_transport) once more, and [`state`](Self::state), which returns when the next turn
@@ -88,8 +89,8 @@ pub struct Worker<A: AppHost, T = ()> {
     pub(crate) is_busy: bool,
     /// The time of the next maintenance, which frees spare memory and expires history, in monotonic milliseconds.
     pub(crate) maintain_at_ms: u64,
-    /// Whether the last turn ended with maintenance that left nothing to free or expire. No further
-    /// maintenance is scheduled then.
+    /// Whether the last turn ended with maintenance that left nothing to free or expire. If so, no further maintenance
+    /// is scheduled.
     pub(crate) is_trimmed: bool,
     apps: PhantomData<A>,
 }
@@ -390,7 +391,8 @@ impl<A: AppHost, T> Worker<A, T> {
         self.connection(id).is_some_and(Connection::has_ended)
     }
 
-    /// Pauses (`true`) or releases a connection's input, independently of the pauses of the connection itself.
+    /// Pauses (`true`) or releases (`false`) a connection's input. The input stays paused as long as the driver or the
+    /// connection itself pauses it.
     pub fn hold(&mut self, id: ConnectionId, is_held: bool) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.is_held = is_held;

@@ -1,4 +1,5 @@
-//! Writes: the output of each connection is sent once per turn, and the progress of unsent bytes is monitored.
+//! Writes: each connection's output is sent once per turn, and a connection whose unsent bytes make no progress is
+//! aborted.
 
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_frontends::{TransportEnd, WaitReason};
@@ -92,8 +93,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles an incomplete send that left `unsent` bytes. From now on, the connection is aborted if they make no
-    /// progress.
+    /// Handles an incomplete send that left `unsent` bytes. From now on, the connection is aborted if none of these
+    /// bytes is sent within the write timeout.
     pub fn handle_stalled(&mut self, id: ConnectionId, unsent: usize) {
         self.shared.requests.outboxes.set_unsent(id, unsent);
         let now_ms = self.shared.now.mono_ms;

@@ -15,8 +15,8 @@ use RuntimeException;
 /**
  * The reference page of the SDK.
  *
- * A method without a comment gets the comment of the interface that declares it. Members marked with `@internal` are
- * omitted.
+ * A method without a comment is omitted if an interface or the parent class describes it. Members marked with
+ * `@internal` are omitted too.
  */
 final class Page
 {
@@ -168,8 +168,8 @@ final class Page
             return '';
         }
         if ($comment->text === '' && !$method->isConstructor()) {
-            // The comment is that of the interface or parent class. For a method of Command it is
-            // that of the client's method with the same name.
+            // A method that an interface or the parent class describes is omitted. Methods of Command need no comment,
+            // because the client's methods with the same names describe them.
             $isInherited = $this->isDescribedElsewhere($method);
             if (!$isInherited && $method->class !== 'Veche\Command') {
                 throw new RuntimeException("$method->class::$method->name has no comment");

@@ -7,7 +7,8 @@ namespace Veche\Build;
 use RuntimeException;
 
 /**
- * One file of `src`: its namespace, the class that it declares, and the classes that have to be declared before.
+ * One file of `src`: its namespace, the class that it declares, and the classes that have to be declared before that
+ * class.
  */
 final class Source
 {

@@ -35,7 +35,7 @@ use Veche\Worker\WorkerClient;
  */
 final class App
 {
-    /** @var (Closure(self): void)|null Takes applications in place of {@see run()}. */
+    /** @var (Closure(self): void)|null If set, {@see run()} passes the application to this function. */
     private static ?Closure $taker = null;
 
     /** @var array<string, Closure> */
@@ -44,7 +44,7 @@ final class App
     /** @var array{string, string|null}|null Address and key of the HTTP API; null in a worker, which uses its socket. */
     private ?array $api = null;
     /**
-     * @var array<string, mixed>|null Null in a worker, which gets its options with Veche's welcome.
+     * @var array<string, mixed>|null Null in a worker, which gets its options in Veche's welcome frame.
      */
     private ?array $options = null;
 
@@ -226,7 +226,7 @@ final class App
     }
 
     /**
-     * Registers the handler of clients' calls, which returns their result as data of a {@see Grant}.
+     * Registers the handler of clients' RPC calls. It returns the result of a call as the data of a {@see Grant}.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -536,7 +536,7 @@ final class App
                 }
             }
         } catch (Throwable $error) {
-            // The parts already sent can't be withdrawn: the response is cut off, which the client notices.
+            // The parts already sent can't be withdrawn, so the response is cut off, which the client notices.
             $handling->add(['effect' => 'end', 'complete' => false]);
             $handling->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
             return;

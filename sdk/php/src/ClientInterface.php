@@ -89,7 +89,7 @@ interface ClientInterface extends Publisher
     ): void;
 
     /**
-     * Changes the time until which connections of a user may stay.
+     * Changes the time at which connections of a user expire.
      *
      * @param int|null $expireAt The new end; 0 for none.
      * @param bool $expired End them now, with code 3005.

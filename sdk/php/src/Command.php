@@ -319,7 +319,7 @@ final class Command
     }
 
     /**
-     * Decodes a response, `{"result":…}` or `{"error":…}`; for a batch it consists of the replies.
+     * Decodes a response, `{"result":…}` or `{"error":…}`; the result of a batch is the list of its replies.
      *
      * @internal
      * @throws VecheException
@@ -358,7 +358,7 @@ final class Command
         $options ??= new PublishOptions();
         $payload = $data instanceof Binary ? ['binary' => base64_encode($data->bytes)] : ['data' => $data];
         if (is_string($data)) {
-            // The data is encoded here already, so that the exception for invalid data is thrown to the caller.
+            // If the text is invalid, encoding it here makes this method throw instead of the later call.
             Json::encode($data);
         }
         $isRepeatable = $options->idempotencyKey !== null;

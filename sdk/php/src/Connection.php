@@ -18,8 +18,7 @@ final class Connection
     private ?string $named = null;
 
     /**
-     * @param string $id Id of the connection, from which {@see App::connection()} creates this
-     *     object elsewhere.
+     * @param string $id Id of the connection, which other handlers pass to {@see App::connection()}.
      * @param string|null $user The user, where the route or the `open` handler has named one.
      * @param array<string, bool|int|float|string> $attributes
      * @param Request|null $request The handshake, in an `open` handler.

@@ -28,7 +28,7 @@ final class Json
     public function __construct(string $text)
     {
         self::decode($text);
-        // Line ends are white space in JSON: in strings they are escaped.
+        // A raw line end in JSON is white space, since strings contain only escaped ones, so a space can replace it.
         $this->text = strtr(trim($text), "\r\n", '  ');
     }
 

@@ -122,7 +122,8 @@ final class LineClient implements Publisher
         $id = ++$this->lastId;
         $this->send($command->body(['id' => $id]) . "\n", $deadline);
         try {
-            // A response to an earlier malformed line has no id, and one to a line that timed out may arrive late.
+            // Skips the response to an earlier malformed line, which has no id, and the late response to a line that
+            // timed out.
             while (($answer = self::decode($this->line($deadline)))->value('id') !== $id) {
                 $this->refused($answer);
                 if ($deadline->isOver()) {
@@ -148,8 +149,8 @@ final class LineClient implements Publisher
         try {
             $this->open($deadline)->write($line, $deadline);
         } catch (NetworkException $error) {
-            // The server ignores an incomplete line, and further bytes would be taken for the rest
-            // of it.
+            // The server may have received a part of the line. It would take further bytes for the rest, so the
+            // connection is closed; the server then ignores the part.
             $this->close();
             throw $error;
         }

@@ -48,7 +48,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the servers other than the current one, to which new connections lead.
+    /// Ends all servers except the primary. New connections lead to the primary in any case.
     pub(super) fn end_old_servers(&mut self) {
         let old: Vec<u32> = self.servers.keys().copied().collect();
         for number in old {
@@ -280,7 +280,7 @@ impl World {
         }
     }
 
-    /// Advances the clock, in steps so short that nothing is due twice within a step.
+    /// Advances the clock, in steps so short that no timer is due twice within a step.
     pub(super) fn advance(&mut self, ms: u64) -> PromiseResult {
         let mut left = ms;
         while left > 0 {

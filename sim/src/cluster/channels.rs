@@ -24,7 +24,8 @@ pub(super) fn place_of(channel: &str) -> usize {
     found.unwrap_or(CHANNELS.len())
 }
 
-/// Returns whether a channel's history is so long that only the limit of recoveries restricts a recovery.
+/// Returns whether a channel's history is so long that a recovery is limited only by the maximum number of recovered
+/// publications.
 pub(super) fn has_much_history(place: usize) -> bool {
     !CHANNELS[place].starts_with("short")
 }

@@ -12,7 +12,7 @@ use veche_nodes::{Announcement, Ban, BanRequest, Envelope, NodeAnswer, NodeId, N
 use super::link::Link;
 use super::store::Server;
 
-/// The worker number in the answers that the node itself gives.
+/// The worker number to which the parts of the node's answers are addressed.
 const NODE_WORKER: WorkerId = WorkerId(1);
 
 /// An event for the node `to`, or for all nodes if `to` is `None`.
@@ -37,7 +37,7 @@ pub(super) struct NodeControl {
     /// The answers to this node's bans: the number of the ban, and the nodes that the answer
     /// covers.
     pub(super) answers: Vec<(u32, AnswerCoverage)>,
-    /// Random numbers for the epochs of the control stream that this node begins.
+    /// The source of random epochs for the control streams that the node begins.
     random: Rng,
     text: Bytes,
     renew_at_ms: u64,

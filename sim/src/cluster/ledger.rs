@@ -82,7 +82,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Returns a chain that begins at a position; the position has to be one that the store had.
+    /// Returns a chain that begins at a position. Fails if the store never had this position.
     pub(super) fn join(
         ledger: &Ledger,
         channel: usize,

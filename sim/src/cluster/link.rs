@@ -45,13 +45,14 @@ pub(super) struct SimulatedPort {
     pub(super) link: Link<Order, Event>,
     /// The number of the connection.
     number: u64,
-    /// Whether the home was notified of the connection.
+    /// Whether the home has handled the event that reports the current connection.
     is_begun: bool,
     pub(super) feed: Feed,
 }
 
 impl SimulatedPort {
-    /// Queues the orders of a home. Commands are dropped until the home was notified of the connection.
+    /// Queues the orders of a home. Commands are dropped until the home has handled the event that reports the
+    /// connection.
     pub(super) fn take(&mut self, orders: &mut Vec<Order>) {
         for order in orders.drain(..) {
             match order {

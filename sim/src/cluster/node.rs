@@ -1,4 +1,5 @@
-//! A node: its workers, each with its engine and port, and its part in the cluster.
+//! A simulated node: its workers, each with an engine and its port, and its state machine in the cluster
+//! ([`NodeControl`]).
 //!
 //! The workers are those of the real server, on the simulator's driver. Clients are connected to them and receive their
 //! output at once; only messages between workers and messages of the engine may be late.
@@ -27,7 +28,7 @@ use crate::simulated_driver;
 use crate::wire;
 use crate::worker_driver::{Conditions, LaneMail, TransportInput, WorkerOutput, WorldMessage};
 
-/// The time at the beginning of a simulation, in milliseconds since 1970.
+/// The wall-clock time at simulated time 0, in milliseconds since 1970.
 const WALL_MS: u64 = 1_800_000_000_000;
 
 /// Number of bytes that a transport accepts. It is never reached, because clients always read.
@@ -54,7 +55,7 @@ struct ClusterLane {
     unfinished: u32,
 }
 
-/// A node: the hubs of its workers with their engines and ports, and its part in the cluster.
+/// A node: the hubs of its workers with their engines and ports, and its state machine in the cluster.
 pub(super) struct SimulatedNode {
     workers: Vec<ClusterWorker>,
     /// The lanes between workers, ordered by sender and then by receiver.

@@ -1,6 +1,6 @@
 //! A client's connection to a node: WebSocket frames with Centrifugo's protocol in JSON.
 //!
-//! It reads what the worker sends into [`ClusterEffect`]s, and writes commands. The world checks the effects.
+//! It parses the worker's output into [`ClusterEffect`]s, and encodes commands. The world checks the effects.
 
 use serde_json::{Value, json};
 use veche_hub::{Epoch, Position, Ticket};
@@ -20,7 +20,8 @@ const CONNECT: u32 = u32::MAX;
 /// The code with which a subscription ends if its publications are lost.
 const INSUFFICIENT_STATE: u64 = 2500;
 
-/// The payload of publication 0. All payloads have the same length, so that the store finds them.
+/// The payload of publication 0. All payloads have the same length, so that the number can be read from the end of an
+/// encoded publication.
 const FIRST_PAYLOAD: u64 = 10_000_000;
 
 /// A client's end of its connection: reads what the node sends.
@@ -166,7 +167,7 @@ pub(super) fn payload_of(number: u64) -> String {
     (FIRST_PAYLOAD + number).to_string()
 }
 
-/// Returns the number at the end of an encoded publication. This number is the payload.
+/// Returns the number of an encoded publication. The publication ends with the payload of the number ([`payload_of`]).
 pub(super) fn number_in_payload(data: &[u8]) -> Option<u64> {
     let digits: &[u8; 8] = data.last_chunk()?;
     let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;

@@ -55,9 +55,9 @@ pub(super) struct State {
     control: Control,
     /// The bans that a node may rely on: those in the control stream, except for the `halved` ones.
     pub(super) bans: BTreeSet<u32>,
-    /// The names of bans that were in the table when all data was lost. If afterwards only the
-    /// control stream gets the entry of such a ban, a promotion drops it. The ban's node notices
-    /// the loss of data and repeats both orders.
+    /// The names of bans whose table entries were lost when the store was emptied. If such a ban is appended to the
+    /// control stream afterwards, only the stream has it, and a promotion discards the stream. The node that issued the
+    /// ban notices the loss of data and repeats both orders.
     halved: BTreeSet<Bytes>,
     table: BTreeMap<Bytes, Bytes>,
     leases: BTreeMap<NodeId, (Bytes, u64)>,
@@ -202,7 +202,7 @@ impl Server {
         is_current.then_some((Position { epoch, offset }, found.serial))
     }
 
-    /// Returns whether a publication is part of the channel's epoch.
+    /// Returns whether a publication was stored in the channel's current epoch.
     pub(super) fn has(&self, channel: &str, number: u64) -> bool {
         let found = self.state.channels.get(channel);
         found.is_some_and(|found| found.numbers.contains(&number))
@@ -361,7 +361,7 @@ impl State {
         }
     }
 
-    /// Appends an entry to the control stream. Returns its position, and the offset before it.
+    /// Appends an entry to the control stream. Returns the entry's position and the offset of the preceding entry.
     pub(super) fn append(&mut self, epoch: Epoch, bytes: Bytes) -> (Position, u64) {
         let generation = self.generation;
         let control = &mut self.control;
@@ -439,7 +439,7 @@ impl State {
 }
 
 impl Channel {
-    /// Begins a new epoch of a channel, without its publications.
+    /// Begins a new epoch of a channel, and discards the publications of the previous epoch.
     fn begin(&mut self, name: &str, generation: u64, keep: &Keep, ledger: &mut Ledger) {
         let serial = ledger.begin(place_of(name), keep.epoch);
         *self = Self {

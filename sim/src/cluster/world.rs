@@ -30,7 +30,7 @@ pub(super) struct World {
     pub(super) primary: u32,
     /// The last copy of the store on disk.
     copy: Option<Stored>,
-    /// The state of the replica: the last copy that has the identity of the running server; `None` before there is one.
+    /// The state of the replica: the last copy that has the identity of the running server; `None` without such a copy.
     replica: Option<Stored>,
     pub(super) ledger: Ledger,
     pub(super) nodes: Vec<SimulatedNode>,

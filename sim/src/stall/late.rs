@@ -1,4 +1,4 @@
-//! Late messages: publications for a worker that receives none wait at their home and keep their order.
+//! Late messages: while a worker receives no messages, publications for it wait at their home and keep their order.
 
 use std::collections::BTreeSet;
 

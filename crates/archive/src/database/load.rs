@@ -49,7 +49,7 @@ struct Loader {
     places: HashMap<u64, usize, foldhash::fast::RandomState>,
     warnings: Vec<Warning>,
     index: Index,
-    /// Ids of damaged rows, to be removed.
+    /// Row numbers of publications to remove: unreadable ones, older ones, and those of unreadable streams.
     lost: Vec<u64>,
     lost_streams: Vec<u64>,
     /// Set if publications may be missing at the end of each stream, so that all streams get new epochs.

@@ -36,7 +36,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Returns the certificate to order for `names`, which stand at position `at` of the file.
+    /// Checks `names`, which are at position `at` of the configuration file. Returns the certificate to order for them.
     pub(super) fn ordered(
         &mut self,
         at: Option<usize>,
@@ -61,7 +61,7 @@ impl Checker<'_> {
         if self.problems.count() != before {
             return None;
         }
-        // An invalid section has no folder, and its problem is already reported.
+        // An invalid `[acme]` section has no folder; its problem is already reported.
         let file = self.acme.as_ref()?.file(&all);
         Some(AcmeCertificate { names: all, file })
     }

@@ -34,7 +34,7 @@ struct CheckedApp {
     app: Option<AppConfig>,
 }
 
-/// Directives that accompany `script`.
+/// Directives of a route that apply only to the script in its `script`.
 const BESIDE: [&str; 5] = [
     "memory",
     "cpu_budget",
@@ -163,7 +163,7 @@ impl Checker<'_> {
         Some(Some(folder))
     }
 
-    /// Returns the index of a route's app.
+    /// Returns the index of the app that a route names in `app` or `script`.
     pub(super) fn app_of_route(
         &mut self,
         table: &RawTable,
@@ -270,7 +270,7 @@ impl Checker<'_> {
             });
             return Some(apps.list.len() - 1);
         };
-        // An app that several routes share can't have two values of a directive.
+        // Routes with the same script share one app, so their values of its directives must be equal.
         if let CheckedApp {
             route: Some(route),
             app: Some(first),
@@ -336,7 +336,7 @@ pub(super) fn app_of(table: &RawTable, name: String, script: PathBuf) -> AppConf
     }
 }
 
-/// The defaults of a route's script; a test compares them with `[[app]]`.
+/// The defaults for a script that a route names; a test checks that they equal the defaults of `[[app]]`.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
 const CPU_BUDGET: Duration = Duration::from_millis(20);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);

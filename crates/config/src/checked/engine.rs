@@ -13,7 +13,7 @@ use crate::raw::RawTable;
 use crate::types::{EngineConfig, HistoryStore, RedisEngine, Sentinels};
 use crate::value::DirectiveValue;
 
-/// The time limit of a Redis command; `CONNECT_TIMEOUT` is that of connecting.
+/// The time limit of a Redis command. `CONNECT_TIMEOUT` limits the opening of a connection.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -78,7 +78,8 @@ impl Checker<'_> {
     }
 }
 
-/// Parses a URL. Errors don't contain any part of it, because it may have a password.
+/// Parses a URL. Errors contain at most the scheme and the name of an unknown option, since other parts may be
+/// passwords.
 fn read(url: &str) -> Result<(RedisDatabase, Option<Sentinels>), String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (is_sentinel, mut has_tls) = match url.scheme() {

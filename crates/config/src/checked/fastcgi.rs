@@ -39,7 +39,7 @@ const EVENTS: [&str; 12] = [
 /// The time limit for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum length of a response in bytes: the frame of an answer, and room for other frames before it.
+/// Maximum length of a response in bytes. It leaves space for frames that precede the frame of the answer.
 const RESPONSE_BYTES_MAX: usize = 34 << 20;
 
 impl Checker<'_> {
@@ -112,7 +112,8 @@ impl Checker<'_> {
         is_sound.then_some(events)
     }
 
-    /// Returns the address and the key of the API for the script; `None` if they have errors.
+    /// Returns the address and the key of the API for the script: `Some(None)` if they are not set, `None` if they are
+    /// invalid.
     fn api_of_script(&mut self, table: &RawTable) -> Option<Option<(String, Option<SecretValue>)>> {
         let Some(url) = text(table, "api_url") else {
             if table.has("api_key_file") {

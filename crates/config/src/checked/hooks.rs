@@ -14,7 +14,8 @@ use crate::types::{NamespaceConfig, RouteConfig, RouteHandler};
 use crate::value::DirectiveValue;
 
 impl Checker<'_> {
-    /// Reads `[hooks]`; `None` if no hook is set or the section has a problem.
+    /// Reads `[hooks]`. Returns `None` if the section has a problem, or if it is not needed: no hook has a URL, and no
+    /// route has an app that decides on commands.
     pub(super) fn hooks<'t>(
         &mut self,
         table: &RawTable,

@@ -100,7 +100,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reads the previous secret.
+    /// Reads the secret that was valid before a rotation; `None` if none is set or it is invalid.
     fn previous(
         &mut self,
         table: &RawTable,

@@ -13,11 +13,11 @@ use crate::raw::RawTable;
 use crate::types::{CertificateOrigin, ListenerConfig, ListenerRole};
 use crate::value::DirectiveValue;
 
-/// A risk of a listener on an address other than loopback.
+/// The properties that determine the risks of a listener on an address other than loopback.
 #[derive(Clone, Copy)]
 struct ListenerRisk {
     is_plain: bool,
-    /// Whether the risk exists only if no client certificate is required.
+    /// Whether clients can connect without a certificate.
     accepts_any_client: bool,
     has_keys: bool,
 }
@@ -216,8 +216,8 @@ impl Checker<'_> {
         Some(name)
     }
 
-    /// Warns of the risks of a listener on an address other than loopback. The risks depend on its
-    /// role.
+    /// Reports the risks of a listener on an address other than loopback, which depend on its role: as a problem for an
+    /// internal listener without any authentication, as warnings otherwise.
     fn exposed(
         &mut self,
         table: &RawTable,

@@ -35,7 +35,8 @@ impl Checker<'_> {
         names.collect()
     }
 
-    /// Checks that the history budgets of namespaces fit into the history limit of all channels.
+    /// Checks that the sum of the namespaces' history budgets is within `limits.history_bytes`, and warns if it leaves
+    /// no history to the other namespaces.
     pub(super) fn budgets<'t>(
         &mut self,
         limits: &LimitsConfig,

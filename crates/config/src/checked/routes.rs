@@ -120,7 +120,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Reports directives that have no effect with a handler.
+    /// Reports directives that the route's handler does not use.
     fn foreign(&mut self, table: &RawTable, handler: &str) {
         for directive in table.section.directives() {
             let name = directive.name;
@@ -145,7 +145,7 @@ impl Checker<'_> {
         listeners: &[CheckedListener],
     ) -> Option<Vec<usize>> {
         if listeners.is_empty() {
-            // The missing listeners, or the invalid headers of listeners, are reported elsewhere.
+            // This problem is reported elsewhere: there is no `[[listen]]`, or its section header is invalid.
             return None;
         }
         let at = table.value_at("listen");
@@ -484,7 +484,7 @@ impl Checker<'_> {
 
     fn collisions(&mut self, table: &RawTable, claim: &RouteClaim, before: &[RouteClaim]) {
         for other in before {
-            // Two routes with the same `listen` share listeners, even if it names no valid listener.
+            // Two routes with equal `listen` share listeners, even if that name matches no valid listener.
             let shares_listener = claim.listen == other.listen
                 || claim
                     .listeners

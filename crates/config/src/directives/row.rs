@@ -243,7 +243,7 @@ pub(crate) struct Directive {
 }
 
 impl Directive {
-    /// Returns the handlers that use the directive; none if all do.
+    /// Returns the handlers to which the directive is restricted; empty if all handlers use it.
     pub(crate) fn handlers(&self) -> impl Iterator<Item = &'static str> {
         let is_meant = move |word: &str, name: &str| match word {
             EACH_PROTOCOL => protocol(name).is_some(),
@@ -313,7 +313,7 @@ pub(crate) enum DefaultValue {
     Toml(&'static str),
 }
 
-/// When a change takes effect.
+/// When a changed value takes effect: at a reload, or only at a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReloadEffect {
     Reload,

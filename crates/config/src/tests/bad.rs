@@ -2,7 +2,7 @@
 
 use super::{LISTEN, checked};
 
-/// Asserts that `text` produces exactly these lines, without the file's name.
+/// Asserts that the check of `text` reports exactly the lines in `expected`, which lack the file's name.
 pub(super) fn says(text: &str, expected: &[&str]) {
     let report = checked(text)
         .map(|config| config.warnings)
@@ -15,7 +15,7 @@ pub(super) fn says(text: &str, expected: &[&str]) {
     assert_eq!(found, expected, "\n{text}");
 }
 
-/// Like [`says`], for a file that starts with a valid listener in lines 1 and 2.
+/// Like [`says`], but inserts a valid listener as lines 1 and 2 before `text`.
 pub(super) fn says_after_listen(text: &str, expected: &[&str]) {
     says(&format!("{LISTEN}{text}"), expected);
 }
@@ -500,7 +500,7 @@ fn server_and_api() {
     );
 }
 
-/// A misspelt name is not also reported as missing.
+/// Checks that a misspelt directive or section is reported once, and that nothing is reported as missing in addition.
 #[test]
 fn a_misspelt_name_is_one_problem() {
     let exposed = "\

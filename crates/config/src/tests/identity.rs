@@ -13,7 +13,7 @@ use super::{LISTEN, good};
 use crate::identity::PreviousSecret;
 use crate::{IdentitySource, KeySource, PublishedKeySet};
 
-/// A route with this identity.
+/// Returns a valid listener, and a route with this `identity`.
 fn route(identity: &str) -> String {
     format!("{LISTEN}[[route]]\npath = \"/\"\nhandler = \"push\"\nidentity = \"{identity}\"\n")
 }

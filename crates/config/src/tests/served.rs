@@ -1,4 +1,5 @@
-//! Tests of files that may not be served, and of combinations that are dangerous.
+//! Tests that files named in the configuration can't be served, and the warnings about dangerous combinations of
+//! settings.
 
 use super::*;
 

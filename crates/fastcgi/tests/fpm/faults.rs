@@ -16,8 +16,8 @@ fn params() -> Params {
     params
 }
 
-/// Starts a server. It answers the first bytes of each connection with the next of these responses, and closes the
-/// connection.
+/// Starts a server that answers the first bytes of each connection with the next entry of `answers`, and then closes
+/// the connection.
 async fn server(answers: Vec<Vec<u8>>) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();

@@ -9,7 +9,7 @@ use crate::fpm::Fpm;
 use crate::now::now;
 use crate::support::{CHILDREN, KEPT, LIMITS, start};
 
-/// Occupies all processes: sends one request per process at the same time, each of this duration.
+/// Occupies all processes with concurrent requests, one per process, that take `ms` milliseconds each.
 async fn all_busy(fpm: &Fpm, client: &Client, ms: &str) {
     let requests = (0..CHILDREN).map(|_| fpm.ask(client, "sleep", ms.as_bytes()));
     let mut requests: Vec<_> = requests.map(Box::pin).collect();

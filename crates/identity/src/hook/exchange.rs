@@ -22,8 +22,8 @@ const EXPIRE_HEADER: &str = "x-veche-expire-at";
 /// The maximum time for which a response is cached, regardless of its `Cache-Control`.
 const KEPT_MAX: Duration = Duration::from_secs(3600);
 
-/// Returns the headers of the hook's request: those selected from the client's request, and the method and URI of that
-/// request.
+/// Returns the headers of the hook's request: those selected from the client's request, and headers with that request's
+/// method, URI, host and client address.
 pub(super) fn forwarded_headers(
     request: &IdentityRequest<'_>,
     chosen: &[String],
@@ -49,8 +49,8 @@ pub(super) fn forwarded_headers(
     passed
 }
 
-/// Returns the path and query of the original request. The path is the normalised one that was
-/// routed, so that the back end sees the same path as the router.
+/// Returns the path and query of the original request. The path is the normalised path that was routed, so that the back end
+/// sees the same path as the router.
 fn original_uri(head: &Head<'_>) -> String {
     let path = encoded_path(&head.path);
     match head.query {
@@ -75,9 +75,9 @@ pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> AnswerDigest {
 /// A parsed response of the identity hook.
 pub(super) struct HookAnswer {
     pub(super) identity_result: IdentityResult,
-    /// How long the answer may be cached; `None`: not at all.
+    /// How long the answer may be cached; `None` if it may not.
     pub(super) kept: Option<Duration>,
-    /// The outcome for the circuit breaker; `None`: the response does not count.
+    /// The outcome for the circuit breaker; `None` if the response does not count.
     pub(super) ending: Option<BackendResult>,
     /// A description of a problem, for the log.
     pub(super) problem: Option<String>,

@@ -1,4 +1,5 @@
-//! Limits waiting requests by network, so that no network can take all slots or all helpers.
+//! Limits waiting requests by network, so that no network can fill the whole queue or occupy all
+//! helpers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use veche_types::network;
 /// this table.
 #[derive(Debug)]
 pub(super) struct PerAddressQuota {
-    /// Limits for one network; `None`: unlimited.
+    /// Limits for one network; `None` for no limits.
     limits: Option<NetworkUse>,
     networks: HashMap<IpAddr, NetworkUse>,
 }
@@ -25,7 +26,8 @@ struct NetworkUse {
 
 impl PerAddressQuota {
     /// Creates quotas. The concurrent checks of one network are limited to the permitted number of
-    /// wrong passwords, and its waiting requests to half of `places`.
+    /// wrong passwords, and its waiting requests to half of `places`, the maximum for all networks
+    /// together.
     pub(super) fn new(wrong: Option<Rate>, places: u32) -> Self {
         let limits = wrong.map(|wrong| NetworkUse {
             passwords: wrong.count(),

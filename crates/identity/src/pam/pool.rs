@@ -1,5 +1,5 @@
-//! A pool of threads that check passwords, each with its own helper process. They start on demand and end when idle.
-//! The queue is bounded by its callers.
+//! A pool of threads that check passwords, each with its own helper process. The threads start on demand and end when idle.
+//! The callers limit the length of the queue.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ const STACK_BYTES: usize = 256 << 10;
 /// The number of consecutive failed starts after which no helper is started for [`PAUSE_MS`].
 const FAILURES_MAX: u32 = 3;
 const PAUSE_MS: u64 = 1_000;
-/// The time limit for a helper to load the library.
+/// The time limit for a new helper to load the PAM library.
 const START_WAIT: Duration = Duration::from_secs(10);
 
 /// A request to check a password.
@@ -178,7 +178,7 @@ impl Inner {
                 observer,
                 ..
             } = job;
-            // The request is wiped together with its password.
+            // Wipes the request, which contains the password, from memory.
             drop(request);
             observer.checked(ticket, outcome);
         }

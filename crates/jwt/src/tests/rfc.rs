@@ -40,7 +40,7 @@ fn check(keys: &Keys, header: &str, signature: &str) {
     );
     let late = verify(&token, keys, &rules, EXPIRES_S);
     assert_eq!(late, Err(TokenError::Expired));
-    // Each bit of the signature counts, including unused bits of the last character.
+    // A flipped bit in the first, the middle or the last byte makes the signature invalid.
     let mut bytes = URL_SAFE_NO_PAD.decode(signature).unwrap();
     for at in [0, bytes.len() / 2, bytes.len() - 1] {
         bytes[at] ^= 1;
@@ -92,7 +92,8 @@ fn a_3_ecdsa() {
     );
 }
 
-/// The signed data is a sentence, so the signature is valid, but the input is not a token.
+/// The signature is valid, but the signed data is a sentence instead of claims, so the input is not
+/// a token.
 #[test]
 fn a_4_ed25519() {
     let jwk = json!({

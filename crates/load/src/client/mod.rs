@@ -75,7 +75,7 @@ pub(crate) enum ClientState {
     Http(Box<ResponseReader>),
     /// A protocol of lines, with the incomplete last line received so far.
     Lines(Vec<u8>),
-    /// The load tester has closed the connection or is about to close it.
+    /// The tester has sent a Close frame and waits for the server to end the connection.
     Leaving,
 }
 

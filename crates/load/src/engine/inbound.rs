@@ -274,7 +274,7 @@ impl Engine<'_> {
                     self.handle_handshake(driver, client_index);
                     return;
                 }
-                // Data that arrive after our close are ignored.
+                // Data that arrives after the tester has closed the connection is ignored.
                 ClientState::Closed | ClientState::Connecting | ClientState::Leaving => return,
             };
             match taken {

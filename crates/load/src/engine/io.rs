@@ -134,7 +134,7 @@ impl LoadIo<'_> {
         }
     }
 
-    /// Cuts a client off like a network failure, without notifying the load.
+    /// Closes a client's connection without a closing handshake, as if the network had failed. Does not notify the load.
     pub(crate) fn cut(&mut self, client_index: u32) {
         let client = &mut self.net.clients[client_index as usize];
         if client.state.is_opening() {

@@ -1,7 +1,7 @@
 //! One thread of a run: its sockets, its clients, and the load that controls them.
 //!
-//! Received bytes pass through TLS (if it is used) and the client's state to the load. The load's output for one piece
-//! of input is written at once.
+//! Received bytes pass through TLS (if it is used) and the client's state to the load. All data that the load sends to
+//! the client while it handles one chunk of received bytes is written together.
 
 mod inbound;
 mod io;
@@ -30,8 +30,8 @@ pub(crate) use net::EngineState;
 
 /// The time that servers have to answer the tester's closing handshake.
 const LEAVE_NS: u64 = 2 * SECOND;
-/// A turn that exceeds its intended wait by this much is a pause: the tester was stopped or no core
-/// was free for it.
+/// An iteration of the event loop that exceeds its intended wait by this much is a pause: the tester
+/// was stopped or no core was free for it.
 const PAUSE_NS: u64 = SECOND / 4;
 /// The maximum wait for events, so that the thread notices the end of the run.
 const WAIT_NS: u64 = 20 * MILLISECOND;
@@ -149,7 +149,7 @@ impl<'l> Engine<'l> {
         let mut stage = Stage::Opening;
         let mut marks = resource_usage::CpuMark::default();
         let mut shown_second = 0;
-        // The time at which the current turn should end; used to detect pauses during the run.
+        // The time at which the current iteration should end; used to detect pauses during the run.
         let mut expected = None;
         if !opens_first {
             live.ready.store(true, Relaxed);
@@ -265,7 +265,7 @@ impl<'l> Engine<'l> {
             live.show(&self.net.tally);
             let then = now_ns();
             let wait = due.saturating_sub(then);
-            // The first turn of the run may take long because it has much to send, so it does not
+            // The first iteration of the run may take long because it has much to send, so it does not
             // count as a pause.
             expected = match (&stage, expected) {
                 (Stage::Running, Some(_)) => Some(now + wait),

@@ -30,8 +30,8 @@ const GRACE_NS: u64 = 100 * MILLISECOND;
 pub(crate) struct EngineState {
     pub(crate) plan: Arc<Plan>,
     pub(crate) tally: Tally,
-    /// Arrival time of the bytes being processed; outside of their processing, the start of the
-    /// turn.
+    /// Arrival time of the bytes being processed. While no bytes are processed, the start of the event
+    /// loop's current iteration.
     pub(crate) now_ns: u64,
     /// The start of the measured time (`until_ns` is its end); `u64::MAX` before it has begun.
     pub(crate) from_ns: u64,

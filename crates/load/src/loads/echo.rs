@@ -1,4 +1,4 @@
-//! Messages and their answers: in a closed loop, or at a rate independent of the answers.
+//! Measures messages and their answers, in a closed loop or at a rate independent of the answers (open loop).
 
 use veche_proto::websocket::MessageKind;
 
@@ -50,10 +50,10 @@ struct ChurnState {
 
 /// The error of a message that was not answered within the time limit.
 const NO_ANSWER: &str = "no answer in time";
-/// How long to wait, after the end of the measured time, for answers to messages that were overtaken
-/// by later answers, if all other messages are answered.
+/// How long to wait after the measured time for overtaken messages: those without an answer although a
+/// later message was answered. The wait applies once all other messages are answered.
 const OVERTAKEN_NS: u64 = SECOND;
-/// Time for a server's last answers and its part of the closing handshake.
+/// Time limit for the last answers and the closing handshake of a connection that is closed for churn.
 const LEAVE_NS: u64 = 2 * SECOND;
 
 impl EchoLoad {
@@ -100,7 +100,8 @@ impl EchoLoad {
         flight.sent.push_back(at_ns);
     }
 
-    /// Sends due messages (open loop) as long as a client may have another message in flight.
+    /// Sends due messages of the open loop while a client can send: it must be open, not about to leave, and without
+    /// too many unsent bytes.
     fn send_due(&mut self, io: &mut LoadIo<'_>) {
         let Some(mut open_loop) = self.open_loop.take() else {
             return;
@@ -446,7 +447,7 @@ impl Load for EchoLoad {
             net.tally.dead += u64::from(flight.expired > 0 && net.is_open(client_index));
             self.unanswered += flight.give_up_overtaken(net);
             for since in &flight.sent {
-                // Messages sent just before the end of a closed loop are answered after the end.
+                // The run waited for answers after its end, so those still missing count as unanswered.
                 if net.is_measured(*since) {
                     self.unanswered += 1;
                     let (cause, words) = if flight.greeted && flight.answered == 0 {

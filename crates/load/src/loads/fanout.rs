@@ -1,7 +1,7 @@
-//! Measures publications and their deliveries: each goes to all receivers (broadcast) or to one (push). Any publisher
-//! protocol can be used.
+//! Measures publications and their deliveries. A publication goes to all receivers (broadcast) or to one (push).
+//! Publishers use WebSocket, HTTP, or lines over TCP.
 //!
-//! Endpoint 0 has the receivers, endpoint 1 the publishers.
+//! Receivers are the clients of the plan's endpoint 0, publishers those of endpoint 1.
 
 mod positions;
 mod recovery;
@@ -36,7 +36,8 @@ const QUIET_NS: u64 = 2 * SECOND;
 /// Time to wait for duplicates after the last expected delivery.
 const TWICE_NS: u64 = SECOND / 5;
 
-/// Returns whether a body has `ack` or an `id`. The server answers each line that has such a body once and in order.
+/// Returns whether a JSON body has `"ack":true` or an `id`. The server answers each line with such a body exactly once,
+/// in the order of the lines.
 #[must_use]
 pub fn asks_for_answers(body: &str) -> bool {
     let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
@@ -50,7 +51,7 @@ pub(crate) struct FanoutLoad {
     before: ClientTemplate,
     after: ClientTemplate,
     hello: Option<ClientTemplate>,
-    /// Number of receivers. They are the first of the thread's clients.
+    /// Number of this thread's receivers. Receivers have lower client indices than publishers.
     receivers: u32,
     /// Number of receivers of all threads.
     receivers_in_all: u32,
@@ -165,7 +166,7 @@ impl FanoutLoad {
         }
     }
 
-    /// Publishes with the next publisher in turn.
+    /// Publishes through the next publisher in round-robin order; counts an error if that publisher can't send.
     fn publish_in_turn(&mut self, io: &mut LoadIo<'_>, at_ns: u64) {
         let client_index = self.receivers + self.turn();
         let fault = match (io.net.is_open(client_index), io.net.is_full(client_index)) {
@@ -281,7 +282,7 @@ impl FanoutLoad {
         }
     }
 
-    /// Checks a publisher's answer for an error; returns whether it is a success.
+    /// Returns whether an answer to a publisher is a success. Counts an error if it is not.
     fn classify(&self, io: &mut LoadIo<'_>, answer: &[u8]) -> bool {
         let is_error = says_error(answer);
         if is_error {
@@ -292,7 +293,7 @@ impl FanoutLoad {
         !is_error
     }
 
-    /// Handles the answer to a publisher's first unacknowledged publication.
+    /// Handles an answer to a publisher, which belongs to its oldest unacknowledged publication.
     fn answered(&mut self, client_index: u32, is_taken: bool) {
         if let Some(recovery) = &mut self.recovery {
             recovery.answered(client_index, is_taken, &mut self.ledger);
@@ -305,7 +306,7 @@ impl FanoutLoad {
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
-    /// Handles a message that a receiver got, alone in its frame or together with other messages.
+    /// Handles one message to a receiver. A WebSocket frame may contain several such messages.
     fn delivered(&mut self, io: &mut LoadIo<'_>, client_index: u32, data: &[u8]) {
         let position = self
             .recovery
@@ -364,8 +365,8 @@ impl FanoutLoad {
         }
     }
 
-    /// Drops a publisher's outstanding acknowledgements. Whether these publications were accepted is unknown, so the ledger
-    /// still expects them.
+    /// Stops waiting for a publisher's outstanding acknowledgements. The ledger still expects these publications, although
+    /// it is unknown whether the server accepted them.
     fn forget_asked(&mut self, client_index: u32) {
         if let Some(asked) = &mut self.asked {
             asked[(client_index - self.receivers) as usize].clear();

@@ -11,8 +11,8 @@ const OVERTAKEN_MAX: usize = 4096;
 
 /// The unanswered messages of one connection.
 ///
-/// If messages are stamped, an answer is matched by its number. A message that is overtaken by the
-/// answer to a later one no longer occupies a place in flight; it counts as late if it is answered
+/// If messages are stamped, an answer is matched by its number. A message is overtaken if a later message
+/// is answered first. It then no longer counts as in flight. It counts as late if it is answered
 /// afterwards, otherwise as lost. Without stamps, answers must arrive in the order of the messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InflightQueue {
@@ -21,7 +21,7 @@ pub(super) struct InflightQueue {
     pub(super) sent: VecDeque<u64>,
     /// Sequence number of the oldest message in `sent`.
     pub(super) answered: u32,
-    /// Unanswered messages that were overtaken by the answer to a later one. Their numbers ascend.
+    /// Unanswered messages that were overtaken by the answer to a later message, by ascending number.
     pub(super) overtaken: VecDeque<OutOfOrderMessage>,
     /// Number of messages that expired since the last answer.
     pub(super) expired: u32,

@@ -196,8 +196,8 @@ impl HttpLoad {
         }
     }
 
-    /// Closes and reopens connections with an expired request, because the late response would be
-    /// mistaken for the response to the next request.
+    /// Closes and reopens connections on which a request has timed out. Otherwise a late response would
+    /// be mistaken for the response to the next request.
     fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
@@ -265,7 +265,7 @@ impl Load for HttpLoad {
             let http = io.net.tally.http.get_or_insert_default();
             http.unexpected_bodies = Some(0);
         }
-        // The server may have closed connections before the first request: they are reopened.
+        // Reopens connections that the server has closed before the first request.
         for client_index in 0..self.flights.len() as u32 {
             if io.net.is_closed(client_index) && io.net.clients[client_index as usize].was_open {
                 self.reopen(io, client_index);

@@ -60,7 +60,7 @@ pub struct ComparisonRow {
     pub better: Better,
     /// One entry per group; absent if no run of the group has the figure.
     pub values: Vec<Option<GroupValue>>,
-    /// The comparison of each group after the first with the first; absent if one of the two has no
+    /// The comparison of each group after the first with the first; absent if either group lacks the
     /// figure.
     pub against_first: Vec<Option<RatioVerdict>>,
 }
@@ -180,7 +180,7 @@ fn rows(groups: &[(Group, Vec<&Report>)]) -> Vec<ComparisonRow> {
         .iter()
         .map(|(_, runs)| runs.iter().flat_map(|report| metrics::of(report)).collect())
         .collect();
-    // The place of a row is determined by the first run that has the row's figure.
+    // Rows are in the order in which their figures first occur in the runs.
     let mut keys: Vec<&Sample> = Vec::new();
     for sample in samples.iter().flatten() {
         if !keys.iter().any(|known| known.metric == sample.metric) {
@@ -306,8 +306,8 @@ fn estimate_of((first, first_runs): Side<'_>, (other, other_runs): Side<'_>) -> 
     estimate::unpaired(&a, &b)
 }
 
-/// Returns pairs of runs of two groups in chronological order if the groups alternated, so that
-/// each pair ended before the next began.
+/// Returns pairs of runs, one from each group, in chronological order; `None` if the groups did not
+/// alternate. They alternated if both runs of each pair started before either run of the next pair.
 fn pairs(first: &[&Report], other: &[&Report]) -> Option<Vec<(usize, usize)>> {
     let by_time = |runs: &[&Report]| {
         let mut order: Vec<usize> = (0..runs.len()).collect();

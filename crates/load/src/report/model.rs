@@ -54,15 +54,15 @@ pub struct Report {
     /// end of the handshake. The fields are those of `latency_us`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake_us: Option<Latency>,
-    /// The distribution of `latency_us`: the number of latencies above the previous bucket's bound
-    /// and up to the bucket's own. Bounds increase, and empty buckets are omitted.
+    /// The distribution of `latency_us`. Each bucket counts the latencies that are above the previous
+    /// bucket's bound and at most its own bound. Bounds increase, and empty buckets are omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<Bucket>,
     /// The distribution of `latency_us` with three significant digits, for a file of percentiles.
     /// Not part of the public format.
     #[serde(skip)]
     pub distribution: Option<Distribution>,
-    /// The measured time in equal steps.
+    /// Figures over time, for equal steps of the measured time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Interval>,
     /// What happened to each numbered message at each receiver, over the whole run with warm-up.
@@ -74,7 +74,7 @@ pub struct Report {
     /// mean little.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTally>,
-    /// The users of a load script.
+    /// The sessions and timed actions of a load script's users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<ScriptTally>,
     /// The steps of a shootout.
@@ -165,13 +165,13 @@ pub struct ConnectionCounts {
     /// Connections reopened because of `--chaos` or `--churn`, or with `--recover` after an unexpected end.
     #[serde(default)]
     pub reconnected: u64,
-    /// With `echo`: connections on which an answer was missing after `--timeout`, no other arrived
-    /// afterwards, and which were open at the end. With `http`: connections that were closed and
-    /// reopened because a response was missing after `--timeout`.
+    /// With `echo`: connections that were still open at the end, but on which an answer timed out
+    /// (`--timeout`) and no answer arrived afterwards. With `http`: connections that were closed and
+    /// reopened because a response timed out.
     #[serde(default)]
     pub dead: u64,
-    /// With `--connect-rate`: connections started more than a millisecond late, because `--opening` handshakes were
-    /// pending or the tester was busy.
+    /// With `--connect-rate`: connections started more than a millisecond late, because the maximum number of pending
+    /// handshakes (`--opening`) was reached or the tester was busy.
     #[serde(default)]
     pub late: u64,
     /// Time from the first connect until every connection had opened or failed.
@@ -190,9 +190,9 @@ pub struct Messages {
     pub sent: u64,
     /// Answers, responses or deliveries received.
     pub received: u64,
-    /// Answers or deliveries that arrived in the measured time, whenever their messages were due,
-    /// without error responses. In an open loop, `messages.received` also includes answers that
-    /// arrived later, to messages due in the measured time.
+    /// Answers or deliveries that arrived in the measured time, regardless of when their messages were
+    /// due. Error responses are excluded. In an open loop, `messages.received` counts all answers to
+    /// messages due in the measured time instead, even if they arrived later.
     #[serde(default)]
     pub received_in_time: u64,
     /// `messages.received_in_time` per second of the measured time.
@@ -321,7 +321,7 @@ pub struct Distribution {
     pub mean_us: f64,
     /// The standard deviation of all values.
     pub stdev_us: f64,
-    /// The longest latency, with three digits.
+    /// The longest latency, rounded to three significant digits.
     pub max_us: f64,
     /// Percentiles in ascending order; the last one is 100 %, the maximum.
     pub points: Vec<Point>,
@@ -363,14 +363,14 @@ pub struct Interval {
 /// What happened to each numbered message at each receiver. `expected` is the sum of `delivered`,
 /// `lost`, `away` and the `corrupted` messages that are not copies of delivered ones.
 ///
-/// Covers the whole run, including the warm-up and messages after the end, because a loss counts
-/// whenever it happens.
+/// Also covers the warm-up and the time after the measurement, because a loss counts whenever it
+/// happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LedgerCounts {
     /// Number of receivers in the run.
     pub receivers: u64,
-    /// Number of publications, including the warm-up. If publications are answered (`http`, or
-    /// `tcp` with `"ack":true`), refused ones are excluded.
+    /// Number of publications, including the warm-up. If the server answers publications (those sent
+    /// over HTTP, or over TCP with `"ack":true`), refused ones are excluded.
     pub published: u64,
     /// Number of expected deliveries: publications times receivers, or the number of publications
     /// if each goes to one receiver (`push`).
@@ -427,7 +427,7 @@ pub struct Recovery {
 /// The ledger of one receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LedgerPage {
-    /// The receiver's number, for which `{i}` stands in texts of the command line.
+    /// The receiver's number, which replaces `{i}` in command-line arguments.
     pub receiver: u64,
     /// This receiver's part of [`LedgerCounts::lost`].
     pub lost: u64,
@@ -456,7 +456,8 @@ pub struct HttpTally {
     pub unexpected_bodies: Option<u64>,
 }
 
-/// Maximum number of body lengths that are counted separately.
+/// Maximum number of body lengths that are counted separately. Responses with further lengths are
+/// counted in [`HttpTally::other_body_bytes`].
 const BODY_LENGTHS_MAX: usize = 16;
 
 impl HttpTally {
@@ -617,10 +618,11 @@ pub struct GeneratorUse {
     pub cpu_us_per_message: Option<f64>,
     /// The largest share of the measured time in which a thread was ready to run but had no core.
     pub waited: f64,
-    /// Longest turn of a thread's event loop. Events during a turn wait for the next one.
+    /// Longest iteration of a thread's event loop. Events that occur during an iteration wait for the
+    /// next iteration.
     pub lag_us_max: f64,
-    /// The longest time that a thread was stopped or had no core, in addition to its intended wait.
-    /// Only pauses of at least 250 ms count; 0 if there was none.
+    /// The longest delay of a thread beyond its intended wait, because it was stopped or had no core.
+    /// Only delays of at least 250 ms count; 0 if there was none.
     #[serde(default)]
     pub pause_us_max: f64,
     /// Maximum number of bytes queued for sending in one thread.
@@ -640,12 +642,12 @@ pub struct GeneratorUse {
     /// for 5 to 25 % of the time, or 1 to 10 % of the messages were sent late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// The tester's processes that were lost. No figure includes their counts.
+    /// The tester's processes that ended without delivering their counts. No figure includes these counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostProcess>,
 }
 
-/// A process of the tester that was lost with its counts.
+/// A process of the tester that ended without delivering its counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostProcess {
     /// Number of the process, starting at 1.

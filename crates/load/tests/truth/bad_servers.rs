@@ -166,7 +166,7 @@ fn wrong_answers_are_wrong() {
     assert!(report.messages.received > 20, "{:?}", report.messages);
     assert_eq!(report.messages.unasked, 0);
 
-    // The server answers with text instead of binary messages, so no answer is an echo.
+    // The server answers with binary instead of text messages, so no answer is an echo.
     let address = serve_websocket(|mut websocket| {
         while let Some((_, data)) = websocket.message() {
             websocket.send(MessageKind::Binary, &data);

@@ -52,8 +52,8 @@ struct Truth {
     lost: u64,
     duplicated: u64,
     reordered: u64,
-    /// Messages lost for receivers that were notified, and publications dropped without an
-    /// acknowledgement.
+    /// Missed messages that were not sent because recovery was refused, and publications dropped without
+    /// an acknowledgement.
     gone: u64,
 }
 
@@ -208,8 +208,8 @@ impl State {
     fn take(&mut self, line: &str) -> bool {
         let asked = self.truth.answered + self.truth.unanswered + 1;
         if self.manner == Manner::Hangs && asked.is_multiple_of(50) {
-            // This publication counts as unanswered even if it is not published; otherwise the next
-            // one would be treated the same way.
+            // The publication counts as unanswered whether or not it is published. Otherwise `asked` would
+            // have the same value for the next publication, which would not be acknowledged either.
             let is_published = asked.is_multiple_of(100);
             self.truth.unanswered += 1;
             if is_published {
@@ -367,8 +367,8 @@ fn chaos_excuses_nothing_where_clients_recover() {
         let truth = server.truth();
         assert_eq!(ledger.published, truth.answered);
         assert!(recovery.returned > 50, "{recovery:?}");
-        // If a receiver is disconnected before the server's report arrives, the tester counts one
-        // recovery less than the server.
+        // If a receiver is disconnected before the server's reply about its recovery arrives, only the
+        // server counts the recovery.
         assert!(
             recovery.returned <= truth.returned,
             "{recovery:?}, {truth:?}"
@@ -392,8 +392,8 @@ fn chaos_excuses_nothing_where_clients_recover() {
     });
 }
 
-/// The outcome of unacknowledged publications is unknown. Publications that become due while no
-/// connection is available are sent later.
+/// The outcome of unacknowledged publications is unknown, so the ledger does not expect them.
+/// Publications that become due while no connection is available are sent later.
 #[test]
 fn publications_without_an_answer_count_nowhere() {
     at_once([1, 2], |threads| {

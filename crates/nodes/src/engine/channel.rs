@@ -1,4 +1,5 @@
-//! Orders of a home to an engine outside this process, and the events of the engine for a home.
+//! Orders of the home worker of channels to an engine outside this process, and the events of the engine for that
+//! worker.
 
 use std::sync::Arc;
 
@@ -8,15 +9,15 @@ use veche_types::{Epoch, Position, Version};
 use super::StoreState;
 use super::peer::Entries;
 
-/// An order of a home to its engine.
+/// An order of a home worker, called *home* here, to its engine.
 ///
 /// The *topic* of a channel is the name under which its feed is subscribed: the channel itself, or the wildcard channel
 /// that covers all channels of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The home has handled the [`Event::Up`] of the connection with this number. The owner of the
-    /// connection drops all orders except `Follow` that arrive before this one, because the home
-    /// issued them before it knew of the connection.
+    /// The home has handled the [`Event::Up`] of the connection with this number. The owner of the connection drops all
+    /// orders except `Follow` and `Unfollow` that arrive before this one, because the home issued them before it knew
+    /// of the connection.
     Begin(u64),
     /// Publishes to a channel. Answered by [`Event::Published`].
     Publish(Box<Publish>),
@@ -92,12 +93,11 @@ pub struct Keep {
 /// The result of [`Order::Publish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// The publication was published. Contains its position, if it is stored, and the number of
-    /// nodes with subscribers, which is unknown if an earlier attempt published it.
+    /// The publication was published. Contains the position, if the publication is stored, and the number of nodes with
+    /// subscribers, which is unknown if an earlier attempt published the publication.
     Done(Option<Position>, Option<u32>),
-    /// The publication was not published, because its version is not newer or its key was used
-    /// before. Contains the position of the channel, or of the first publication with the same key,
-    /// if that is stored.
+    /// The publication was not published, because its version is not newer or its key was used before. Contains the
+    /// position of the channel, or that of the first publication with the same key if that publication is stored.
     Skipped(Option<Position>),
     /// It is unknown whether the publication was published.
     Unknown,
@@ -169,7 +169,7 @@ pub struct Member {
     pub user: Box<str>,
     /// The encoded member if it has joined; `None` if it has left.
     pub data: Option<Bytes>,
-    /// Whether the answer must state if the user of the member is also a member on another node.
+    /// Whether the answer must state whether the user of the member is also a member on another node.
     pub finds_user: bool,
 }
 
@@ -291,7 +291,8 @@ pub struct Found {
     pub top: Position,
     /// The id of the publication at `top`; 0 if unknown.
     pub id: u64,
-    /// The latest publication with the offset of its predecessor, if it is stored and later than [`Check::seen`].
+    /// The latest publication, after the offset of its predecessor; `None` if the publication is not stored or not
+    /// later than [`Check::seen`].
     pub latest: Option<(u64, Bytes)>,
     /// The result of [`Check::read`]; `None` if nothing was to be read, or if it can't be read.
     pub entries: Option<Box<Entries>>,
@@ -311,10 +312,10 @@ pub enum Members {
 /// The first byte of encoded publications, which identifies the version of the encoding.
 pub const DATA_VERSION: u8 = 1;
 
-/// Returns the id of an encoded publication, which is in bytes 1 to 8 in big-endian order; `None`
-/// if the bytes are not a publication. The last byte of the id is the number of the attempt. It is
-/// needed because a store that was rolled back may store a later attempt at the offset of the lost
-/// first attempt, after other publications.
+/// Returns the id of an encoded publication, which is in bytes 1 to 8 in big-endian order; `None` if the bytes are not
+/// a publication. The last byte of the id is the number of the attempt. Without this number, a loss of publications
+/// could go unnoticed: a store that was rolled back may store a later attempt at the offset of the lost first attempt,
+/// after different publications.
 #[must_use]
 pub fn id_of(data: &[u8]) -> Option<u64> {
     let (version, rest) = data.split_first()?;

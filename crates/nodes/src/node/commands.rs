@@ -12,14 +12,15 @@ use crate::{Ban, Envelope, NodeId};
 /// lasting effect, such as bans, are appended at any age.
 pub(super) const AGAIN_MS: u64 = 60_000;
 
-/// The maximum number of its own commands that this node keeps to append them again. The oldest are dropped first.
+/// The maximum number of this node's commands that are kept for appending again. The oldest are dropped first.
 const AGAIN_MAX: usize = 10_000;
 
-/// The maximum number of nodes whose executed commands are tracked.
+/// The maximum number of nodes whose executed commands are tracked. Repeated commands of further nodes are executed
+/// again.
 const SOURCES_MAX: usize = 1024;
 
-/// The maximum number of executed commands tracked per node above the first missing sequence
-/// number.
+/// The maximum number of executed commands tracked per node above the first missing sequence number. Beyond it, the
+/// missing commands with the lowest numbers count as executed.
 const APART_MAX: usize = 1024;
 
 /// How an entry of the control stream is handled.
@@ -66,8 +67,8 @@ struct Own {
     /// command is kept until the stream contains it, however long that takes.
     ban: Option<(Bytes, Ban)>,
     state: OwnState,
-    /// Whether this node executed another node's command about the same ban after this one,
-    /// although that command precedes this one in the stream.
+    /// Whether this node has executed, after this command, another node's command about the same ban that precedes this
+    /// command in the stream.
     is_overtaken: bool,
 }
 
@@ -92,7 +93,7 @@ impl Own {
     }
 }
 
-/// The sequence numbers of one node's commands that were executed.
+/// The sequence numbers of the executed commands of one node.
 #[derive(Debug)]
 struct CarriedOut {
     /// All commands up to this sequence number were executed.
@@ -165,8 +166,8 @@ impl NodeCommands {
         self.reading = Some((ticket, known));
     }
 
-    /// Returns the last known offset at the time of the last order to read the stream; `None` if
-    /// `ticket` is not that of this order.
+    /// If `ticket` is that of the last order to read the stream, returns the last known offset at the time of that
+    /// order.
     pub(super) fn take_known_offset(&mut self, ticket: u64) -> Option<u64> {
         let reading = self.reading.take_if(|(last, _)| *last == ticket);
         reading.map(|(_, known)| known)
@@ -181,8 +182,7 @@ impl NodeCommands {
         self.reading_table.is_some()
     }
 
-    /// Returns whether `ticket` is that of the last order to read the stored bans, and marks this
-    /// order as answered.
+    /// Returns whether `ticket` is that of the last order to read the stored bans. If so, marks that order as answered.
     pub(super) fn is_table_read(&mut self, ticket: u64) -> bool {
         self.reading_table.take_if(|last| *last == ticket).is_some()
     }
@@ -238,9 +238,8 @@ impl NodeCommands {
         });
     }
 
-    /// Records that the stream contains a command of this node. Returns the command's ban if the
-    /// ban must be applied again, because this node has since executed commands that precede it in
-    /// the stream.
+    /// Records that the stream contains a command of this node. If this node has since executed other commands about
+    /// the same ban that precede the command in the stream, returns the ban, which must be applied again.
     pub(super) fn mark_read(&mut self, sequence: u64) -> Option<Ban> {
         let own = &mut self.own;
         let place = own.binary_search_by_key(&sequence, |own| own.envelope.sequence);
@@ -251,9 +250,9 @@ impl NodeCommands {
         ban.map(|(_, ban)| ban.clone())
     }
 
-    /// Handles another node's command about the ban `name`. Drops this node's earlier commands about
-    /// the ban, which were already read from the stream. Returns `false` if a later command of this
-    /// node about the ban is yet to be read from the stream.
+    /// Handles another node's command about the ban `name`. Drops those of this node's commands about the ban that were
+    /// already read from the stream. Returns `false` if a later command of this node about the ban is yet to be read
+    /// from the stream.
     pub(super) fn replace(&mut self, name: &Bytes) -> bool {
         if self.is_open(name) {
             self.retain(|own| own.state == OwnState::Unread || own.name() != Some(name));
@@ -335,7 +334,7 @@ impl CarriedOut {
     }
 }
 
-/// Returns the name under which a ban is stored. A later ban with the same name replaces it.
+/// Returns the name under which a ban is stored. A later ban with the same name replaces the stored one.
 pub(super) fn block_name(block: &Ban) -> Bytes {
     let (kind, name) = match block {
         Ban::User { user, .. } | Ban::UserAllowed { user } => ("user", user),

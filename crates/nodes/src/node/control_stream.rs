@@ -41,8 +41,8 @@ impl Node {
         }
         match self.commands.next(position, before, bytes) {
             Next::Take => self.take_command(bytes),
-            // The feed delivers no entry twice, so a skipped entry means that the store may have
-            // lost entries.
+            // The feed delivers no entry twice. An entry that is not above the last known offset therefore suggests
+            // that the store has lost entries.
             Next::Skip => self.read_on(),
             Next::Gap => {
                 self.counts.gaps += 1;
@@ -64,7 +64,7 @@ impl Node {
             || self.commands.is_replaced(&stream.entries)
         {
             // The store has lost entries. Each node appends its commands of the last minute again. This node has
-            // executed the older ones, unless it was cut off for longer than that.
+            // executed all older commands, unless it was cut off for more than a minute.
             self.commands.stream_is_lost(self.now_ms);
             let are_late = self.now_ms >= self.current_until_ms + commands::AGAIN_MS;
             return self.begin_again(are_late, true);
@@ -119,9 +119,9 @@ impl Node {
         self.order(Order::ReadControl { ticket, since });
     }
 
-    /// Stores and appends again what may be missing in the table of bans and in the stream. The table comes first,
-    /// because a node that starts reads the stream first and the table afterwards. A store that was rolled back has lost
-    /// both.
+    /// Repeats the stores and appends of this node that the store may have lost. A store that was rolled back has lost
+    /// both the value in the table and the entry in the stream. The table comes first, because a node that starts reads
+    /// the stream before the table.
     pub(super) fn append_again(&mut self) {
         for (name, value) in self.stores.take() {
             self.store(name, value);

@@ -16,12 +16,11 @@
 //! * *Leases* of other nodes are measured by the clock of this node: they end [`LEASE_MS`](crate::engine::peer::LEASE_MS)
 //!   after the last announcement. While this node is cut off no lease ends, and answers report the others as missing.
 //! * *Return*: after a lost connection the node reads the stream to its end before it announces itself.
-//! * *Bans* are also stored outside the stream: a node that starts later gets those that have left
-//!   the stream. It reads both, because a store that loses its data between storing a ban and
-//!   appending it has the ban in only one of the two. Of two commands about the same ban, the later
-//!   one in the stream is in force on each node.
-//! * *Rollbacks*: each read of the stream begins with the last known entry. If the store has another entry there, it
-//!   has lost entries: the node reads the present ones, and stores and appends the bans that are missing.
+//! * *Bans* are also stored in a table: a node that starts later reads there the bans that the stream no longer
+//!   contains. It reads both, because a store that loses its data between storing a ban and appending it has the ban in
+//!   only one of the two. Of two commands about the same ban, the later one in the stream is in force on each node.
+//! * *Rollbacks*: each read of the stream begins with the last known entry. If the store has a different entry at that
+//!   offset, it has lost entries. The node then reads all entries, and stores and appends the bans that are missing.
 
 mod callers;
 mod cluster_request;
@@ -65,10 +64,12 @@ pub const ANSWER_MS: u64 = 5_000;
 pub const BLOCKS: &str = "blocks";
 
 /// A node that has not received its own announcements for this time, in milliseconds, counts as cut off. The time is
-/// shorter than a lease, so that this is noticed before the leases of others appear to end.
+/// shorter than a lease, so that a node that is cut off notices this before the leases of the other nodes appear to
+/// end.
 const CUT_OFF_MS: u64 = 2 * LEASE_RENEWAL_MS + 500;
 
-/// The maximum number of messages of other nodes that this node's workers execute at a time.
+/// The maximum number of messages of other nodes that this node's workers execute at a time. Beyond it, queries are
+/// dropped and commands are executed without an answer.
 const TASKS_MAX: usize = 4_096;
 
 /// The state of this node in the cluster. It uses neither sockets nor clocks.
@@ -533,7 +534,8 @@ impl Node {
                 let bytes = bytes.into();
                 self.order(Order::Send { to, bytes });
             }
-            // A list of channels is longer than a message may be. It is not sent, so the answer lacks this node's part.
+            // The message, such as a long list of channels, exceeds the maximum length. It is not sent, so the answer
+            // lacks this node's part.
             Err(_) => self.counts.ignored.add(DecodeError::TooLarge),
         }
     }

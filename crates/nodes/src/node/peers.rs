@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::engine::peer::LEASE_MS;
 use crate::{Announcement, NodeId};
 
-/// Maximum number of known nodes. It limits the memory that forged node ids can take.
+/// Maximum number of known nodes, which limits the memory that forged node ids can take. Further nodes are ignored.
 const PEERS_MAX: usize = 1024;
 
 /// The state of another node, as this node knows it.
@@ -89,7 +89,7 @@ impl PeerNodes {
         ends.min()
     }
 
-    /// Removes and returns the nodes whose lease has ended.
+    /// Returns the nodes whose lease has ended.
     pub(super) fn ended(&mut self, now_ms: u64) -> Vec<NodeId> {
         let ended = self
             .0

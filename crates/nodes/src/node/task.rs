@@ -18,8 +18,8 @@ pub(super) struct NodeTask {
     pub(super) origin: TaskOrigin,
     pub(super) deadline_ms: u64,
     pub(super) answer: Option<NodeAnswer>,
-    /// The number of parts of the answer that are still missing. While the number of parts is
-    /// unknown: [`UNCOUNTED`] minus the number of received parts, wrapping.
+    /// The number of parts of the answer that are still missing. While the total is unknown, this is [`UNCOUNTED`]
+    /// minus the number of received parts, modulo 2^32.
     open: u32,
 }
 

@@ -588,7 +588,7 @@ fn a_new_node_has_the_blocks_that_are_in_force() {
         until_s: None,
     };
     assert_eq!(bans::in_force(&cluster.nodes[number]), [carla]);
-    // A ban that this node has saved itself may have ended while its process did not run.
+    // The node also executes the end of boris's ban: a restarted node may have saved that ban before its process ended.
     assert!(bans::of(&cluster.nodes[number]).contains(&allowed("boris")));
     assert_eq!(cluster.commands(number), 2);
     assert_eq!(cluster.known(number), HashSet::from([id(0)]));

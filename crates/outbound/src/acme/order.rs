@@ -26,7 +26,7 @@ const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 const INTERNAL: &str = "urn:ietf:params:acme:error:serverInternal";
 const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
-/// What an order has achieved so far. It is read once the order has succeeded, failed or taken too long.
+/// The progress of an order, which is read once the order has succeeded, failed or taken too long.
 #[derive(Default)]
 pub(super) struct OrderProgress {
     /// The account, if one was created for the order.

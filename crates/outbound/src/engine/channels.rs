@@ -57,7 +57,7 @@ struct Channels {
     changes: UnboundedSender<Change>,
     /// The number of the current connection, counted from 1.
     number: u64,
-    /// Whether the home worker was notified of the connection.
+    /// Whether the home worker has handled the event that reports the current connection.
     is_begun: bool,
     /// The number of publications in the store, as stated in the store's latest reply.
     stored: u64,
@@ -119,7 +119,8 @@ impl PortClient for Channels {
         }
     }
 
-    /// Comparisons are independent: each applies to one channel, with what the node had seen of it when it was ordered.
+    /// Comparisons are independent: each concerns one channel and contains the position that the node had seen when the
+    /// comparison was ordered.
     fn is_independent(job: &HomeJob) -> bool {
         matches!(job, HomeJob::Compare(_))
     }
@@ -372,8 +373,8 @@ fn check(shared: &SharedPorts, session: &EngineSession, checks: &[Check]) -> Cmd
     command
 }
 
-/// Returns whether publications are read with one of these comparisons. Such a comparison is a script of its own, so that
-/// Redis can execute other commands in between.
+/// Returns whether one of these comparisons also reads publications. Such a comparison runs as a script of its own, so
+/// that Redis can execute other commands between two of them.
 fn has_read(checks: &[Check]) -> bool {
     checks.iter().any(|check| check.read.is_some())
 }
@@ -445,7 +446,7 @@ fn published(order: &Publish, reply: Value, stored: &mut u64) -> Option<Publishe
 
 fn found(check: &Check, reply: Value) -> Option<Found> {
     if let Value::Int(_) = reply {
-        // The channel is as the node has seen it.
+        // The channel's position is the one that the node has seen.
         let (top, id) = check.seen?;
         return Some(Found {
             top,
@@ -459,7 +460,7 @@ fn found(check: &Check, reply: Value) -> Option<Found> {
     let id = parts.next().and_then(bytes);
     let id = id.and_then(|id| Some(u64::from_be_bytes(*id.first_chunk()?)));
     let latest = parts.next().and_then(bytes);
-    // This engine assigns consecutive offsets, so the previous publication has the offset before this one.
+    // This engine assigns consecutive offsets, so the offset of the previous publication is one less.
     let latest = latest.map(|data| (top.offset.saturating_sub(1), Bytes::from(data)));
     let read = check.read.as_deref().zip(parts.next());
     Some(Found {
@@ -489,9 +490,8 @@ fn read_list(order: &Read, top: Position, list: Value) -> Option<Box<Entries>> {
     }))
 }
 
-/// Returns the offset before the first of these entries, which have consecutive offsets. Returns
-/// the channel's latest offset if there are no entries, or if a read of the latest entries did not
-/// return the very last one.
+/// Returns the offset before the first of these entries, which have consecutive offsets. Returns the channel's latest
+/// offset if there are no entries, or if a read of the latest entries did not return the channel's last one.
 fn before(top: Position, entries: &[(u64, Bytes)], order: &Read) -> u64 {
     let is_chain = entries.last().is_none_or(|(last, _)| *last == top.offset);
     match entries.first() {

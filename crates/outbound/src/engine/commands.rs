@@ -66,8 +66,8 @@ pub(super) trait PortClient: Send + 'static {
         Some(next)
     }
 
-    /// Returns whether a job may be executed at the same time as earlier and later jobs of this kind: no job depends on
-    /// the result of another.
+    /// Returns whether a job is independent. Independent jobs may be executed at the same time, because none of them
+    /// depends on the result of another.
     fn is_independent(_job: &Self::Job) -> bool {
         false
     }
@@ -268,8 +268,8 @@ impl<C: PortClient> Commands<C> {
         }
     }
 
-    /// Executes batches until none is in flight and none may be sent early. Orders that arrive meanwhile are part of later
-    /// batches. A batch is sent before the previous one is answered only if the jobs of both are independent.
+    /// Executes batches until none is in flight. Orders that arrive meanwhile are part of later batches. A batch is
+    /// sent before the previous one is answered only if the jobs of both are independent.
     async fn carry_out(&mut self, session: &mut EngineSession) -> Result<(), End> {
         self.take_probe();
         let first = self.next_batch(|_| true);
@@ -302,15 +302,17 @@ impl<C: PortClient> Commands<C> {
         }
     }
 
-    /// Puts a waiting probe before all pending jobs. A `select` would always choose orders under load.
+    /// Puts a waiting probe before all pending jobs. This is not an arm of the `select` that receives orders, because
+    /// under load that arm would always be chosen.
     fn take_probe(&mut self) {
         if let Ok(channel) = self.probes.try_recv() {
             self.pending.push_front(C::probe(channel));
         }
     }
 
-    /// Removes the jobs of the next batch from the pending ones, up to the first job that `may_join` rejects. All batches
-    /// that are executed at the same time have at most the size of one batch of other jobs.
+    /// Removes the jobs of the next batch from the pending ones, up to the first job that `may_join` rejects. Batches
+    /// of independent jobs are smaller, so that those in flight together are at most as large as one batch of other
+    /// jobs.
     fn next_batch(&mut self, may_join: impl Fn(&C::Job) -> bool) -> Vec<C::Job> {
         let share = match self.pending.front().is_some_and(C::is_independent) {
             true => BATCHES_MAX,

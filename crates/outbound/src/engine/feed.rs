@@ -1,9 +1,9 @@
 //! A port's connection for its feed: subscribes to the followed topics, resubscribes after each
 //! loss of the connection, and probes whether the subscription still works.
 //!
-//! A subscription may be dead while its connection is open. So after [`PROBE`] without a message, a message is
-//! published to a channel of the feed's own, in the same way as publications; if it does not arrive, the feed
-//! reconnects.
+//! A subscription may be dead while its connection is open. After [`PROBE`] without a message, the port therefore
+//! publishes a message to a channel to which only this feed subscribes, over the connection for commands, like a
+//! publication. If the message does not arrive, the feed reconnects.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -111,8 +111,8 @@ impl RedisKeys {
         self.named("s", channel)
     }
 
-    /// Returns the key of the result of a publication with an idempotency key. The two names are separated by a byte that
-    /// channel names can't contain.
+    /// Returns the key of the result of a publication with an idempotency key. A byte that channel names can't contain
+    /// separates the channel's name from the idempotency key.
     pub(super) fn result(&self, channel: &str, key: &str) -> Vec<u8> {
         let mut name = self.named("k", channel);
         name.push(0);

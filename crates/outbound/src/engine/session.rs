@@ -133,7 +133,7 @@ impl EngineSession {
             replication,
             generation,
         };
-        // Another port or node may have recorded the promotion, and so may this one, if it has lost the reply.
+        // The promotion may already be recorded: by another port or node, or by this port if the reply was lost.
         let was_primary = known
             .as_ref()
             .is_some_and(|known| known.replication == before);
@@ -336,7 +336,7 @@ fn examined(fault: CallError) -> CallError {
     CallError::new(fault.kind, words)
 }
 
-/// Returns a generation without the suffix that a restart has added because publications were lost.
+/// Returns a generation without the suffix that `verify.lua` adds when a restarted server has lost publications.
 fn base(generation: &str) -> &str {
     generation.split('/').next().unwrap_or_default()
 }

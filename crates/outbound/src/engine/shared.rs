@@ -59,7 +59,7 @@ pub struct Sentinel {
 pub enum Notice {
     /// All connections are open again.
     Connected,
-    /// A connection is lost or failed; reported once until one is established.
+    /// A connection was lost or could not be opened. Reported once until all connections are open again.
     Lost(String),
     /// The engine's server was restarted, so positions are compared with the store.
     Restarted,
@@ -160,7 +160,8 @@ impl SharedPorts {
         }
     }
 
-    /// Reports that the server with this replication id has replaced the one before it; once for all ports.
+    /// Reports that the server with this replication id has replaced the previous server. Reports it once for all
+    /// ports.
     pub(super) fn replaced(&self, replication: &str, notice: &Notice) {
         let known = &mut *self.reported.replaced_by.lock();
         if known != replication {

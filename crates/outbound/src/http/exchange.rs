@@ -135,7 +135,7 @@ impl HttpClient {
     }
 }
 
-/// Returns whether the connection was closed before any byte of the response.
+/// Returns whether the connection was closed before any byte of the response had arrived.
 fn is_gone(error: &hyper::Error) -> bool {
     let kind = io_kind(error);
     let is_reset = matches!(

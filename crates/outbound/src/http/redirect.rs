@@ -14,7 +14,7 @@ use super::fault;
 /// Returns the next request; `None` if the response is not a redirect.
 ///
 /// # Errors
-/// The target is not a URL of HTTP.
+/// The target is not an `http` or `https` URL.
 pub(super) fn next(
     hop: &Hop,
     status: StatusCode,

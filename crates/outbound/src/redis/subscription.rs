@@ -61,7 +61,7 @@ struct MessageBacklog {
     items: VecDeque<Item>,
     messages: usize,
     bytes: usize,
-    /// The number of messages dropped for lack of room.
+    /// The number of messages that were dropped because the queue was full.
     dropped: u64,
 }
 

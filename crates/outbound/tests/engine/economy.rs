@@ -38,8 +38,8 @@ fn lifetimes_of_keys_are_not_set_by_each_publication() {
     bench.publish_and_settle("b");
     assert!(lifetime_ms(&server, "s") <= 30_000);
     assert!(lifetime_ms(&server, "m") <= 30_000);
-    // Field `x` records when both lifetimes were set, field `y` when that of the position was. The value 1 lies far in
-    // the past.
+    // Field `x` records when both lifetimes were last set, field `y` when the lifetime of the position was last set.
+    // The value 1 lies far in the past.
     for (mark, text) in [("x", "c"), ("y", "d")] {
         server.cli(&["HSET", &format!("test:m:{CHANNEL}"), mark, "1"]);
         bench.publish_and_settle(text);
@@ -79,7 +79,7 @@ fn the_lifetime_of_a_position_is_not_set_by_each_comparison() {
     assert_eq!((read(&mut bench), read(&mut bench)), (1, 0));
     assert_eq!(subscribe(&mut bench, 4), 0);
     assert!(lifetime_ms(&server, "s") <= stream_ms);
-    // A channel without publications.
+    // In a channel without publications, too, only the first comparison sets the lifetime.
     server.cli(&[
         "DEL",
         &format!("test:m:{CHANNEL}"),
@@ -108,7 +108,7 @@ fn comparisons_of_many_channels_share_commands() {
         "always",
     ]));
     let mut bench = node(&server, 1);
-    // These are the comparisons of three batches.
+    // The comparisons of this many channels fill three batches.
     for number in 0..5_000 {
         bench.publish_as(&format!("kept:{number}"), "a", None);
     }

@@ -78,9 +78,9 @@ impl Group {
         }
     }
 
-    /// Waits until the replica has all that the primary has.
+    /// Waits until the replica has all data of the primary.
     ///
-    /// Replication is asynchronous: a write that the primary has acknowledged may be lost with it.
+    /// Replication is asynchronous, so a write that the primary has acknowledged may be lost when the primary ends.
     fn wait_for_replication(&self) {
         let begin = Instant::now();
         let offset_in = |server: &Server, field| {

@@ -11,7 +11,7 @@ use veche_nodes::engine::peer::{LEASE_MS, LEASE_RENEWAL_MS, Order};
 use crate::server::Server;
 use crate::{WORLD, node};
 
-/// Returns the events about this client that a subscriber of the room has received.
+/// Returns the events about this client that a subscriber of the channel has received.
 fn events_of(texts: &[&str], client: u32) -> Vec<String> {
     let of = |text: &&&str| text.ends_with(&format!(" {client}"));
     texts.iter().filter(of).map(ToString::to_string).collect()

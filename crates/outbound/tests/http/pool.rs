@@ -151,7 +151,7 @@ fn streams() {
     bench.port.flush();
     drop(stream);
     waiting.until_empty();
-    // The reply of a call is never taken.
+    // The outcome of a call is dropped without reading its body.
     let id = bench.fetch(HttpRequest {
         is_stream: true,
         ..get(&waiting.url("/"))

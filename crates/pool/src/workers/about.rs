@@ -5,7 +5,7 @@ use veche_types::ConnectionId;
 
 use super::*;
 
-/// The client of a command of Centrifugo's protocol, with the fields that log lines name.
+/// The client that sent a command of Centrifugo's protocol, with the fields that log lines contain.
 #[derive(Debug)]
 pub(super) struct LoggedClient {
     connection: Box<str>,

@@ -1,14 +1,14 @@
 //! HTTP/1.0 and 1.1 for servers (RFC 9110, RFC 9112).
 //!
 //! Requests: [`read_head`] parses a head from growing input (with [`HeadScan`] and [`parse_head`]), [`BodyDecoder`]
-//! decodes the body. Responses: [`ResponseHead`] begins one by appending to a `Vec<u8>`, [`write_chunk`] and
-//! [`finish_chunks`] stream one. Routes, handlers, timeouts and transports are outside, in `veche-frontends` and
-//! `veche-net`.
+//! decodes the body. Responses are appended to a `Vec<u8>`: the head by [`ResponseHead`], a streamed body by
+//! [`write_chunk`] and [`finish_chunks`]. Routes, handlers, timeouts and transports are outside, in `veche-frontends`
+//! and `veche-net`.
 //!
 //! Parsing is strict, since everything that two parsers could interpret differently can smuggle a request past one of
 //! them: bare CR or LF, folded lines, doubtful lengths and codings are refused, never repaired. Every refusal is an
-//! [`HttpError`], after which the connection is answered and closed. Parsing allocates only for paths that are not in
-//! [normal form](normal_path), and no input causes a panic.
+//! [`HttpError`], with which the server answers the request before it closes the connection. Parsing allocates only for
+//! paths that are not in [normal form](normal_path), and no input causes a panic.
 
 mod body;
 mod cookie;

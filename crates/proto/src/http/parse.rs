@@ -112,7 +112,7 @@ fn parse_front<'b>(
     let mut fields = Fields::default();
     for (span, header) in spans.iter_mut().zip(request.headers.iter()) {
         let (name, value) = (header.name.as_bytes(), header.value);
-        // All four lengths are below HEAD_BYTES_MAX.
+        // All four values are at most HEAD_BYTES_MAX, so they fit into 16 bits.
         *span = Span {
             name_at: place(name) as u16,
             name_len: name.len() as u16,
@@ -231,7 +231,7 @@ impl<'b> Fields<'b> {
 
 /// Refuses a bare LF in the leading empty lines, the request line and the end of the head. `httparse` accepts a bare LF
 /// as a line end, but other parsers may not, so a bare LF could hide a request from them (RFC 9112 section 2.2 permits
-/// either).
+/// to accept or to refuse it).
 fn check_line_ends(bytes: &[u8], method_at: usize, target_end: usize) -> Result<(), HttpError> {
     const VERSION_BYTES: usize = " HTTP/1.1".len();
     let leading = &bytes[..method_at];

@@ -81,7 +81,7 @@ pub(super) fn split(target: &str) -> Result<(Cow<'_, str>, &str), HttpError> {
         }
     }
     let (path, rest) = target.split_at(end);
-    // Fragments are never sent by clients.
+    // Clients must not send fragments.
     if memchr::memchr(b'#', rest.as_bytes()).is_some() {
         return Err(HttpError::bad("a fragment in the request target"));
     }

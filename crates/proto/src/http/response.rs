@@ -21,7 +21,7 @@ pub enum ResponseBody {
     UntilClose,
 }
 
-/// The framing part of a response's head.
+/// The status of a response, and the headers that frame it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     /// The final status, 200 to 599; other values become 500. 100 and 101 are written elsewhere.
@@ -30,7 +30,7 @@ pub struct ResponseHead {
     pub version: HttpVersion,
     /// Whether the connection stays open, announced as `version` requires.
     pub keep_alive: bool,
-    /// How the body is delimited. Omitted for a status without a body.
+    /// How the body is delimited. Ignored for a status that has no body.
     pub body: ResponseBody,
 }
 

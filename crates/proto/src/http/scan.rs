@@ -3,10 +3,11 @@
 use super::syntax::is_token_byte;
 use super::{HEAD_BYTES_MAX, HeadLimits, HttpError, Status};
 
-/// Maximum number of empty lines before a request, which are ignored (RFC 9112 section 2.2: at least one should be).
+/// Maximum number of empty lines before a request, which are ignored (RFC 9112 section 2.2: servers should ignore at
+/// least one).
 pub const LEADING_LINES_MAX: u8 = 4;
 
-/// Maximum length of a method in bytes; longer ones are unknown anyway.
+/// Maximum length of a method in bytes. Longer methods are refused with 501, since they are unknown anyway.
 pub(super) const METHOD_BYTES_MAX: usize = 32;
 
 /// Length of a request line without its target: method, two spaces, version.

@@ -69,7 +69,7 @@ impl<'b> TargetParts<'b> {
     }
 }
 
-/// Checks `uri-host [ ":" port ]` (RFC 9110 section 7.2). It must not be empty, since an http URL always has a host.
+/// Checks `uri-host [ ":" port ]` (RFC 9110 section 7.2). The host must not be empty, since an http URL always has one.
 pub(super) fn check_host(host: &str) -> Result<(), HttpError> {
     let bytes = host.as_bytes();
     let name_end = if bytes.first() == Some(&b'[') {

@@ -19,8 +19,8 @@ pub use v2::HEADER_BYTES_MAX as V2_BYTES_MAX;
 pub struct ProxyHeader {
     /// The length of the header in bytes; the client's data follows.
     pub length: usize,
-    /// The client. `None`: the proxy itself (`LOCAL`, such as its health checks), or a peer without an IP address
-    /// (`UNKNOWN`, a Unix socket): then only the transport's address is known.
+    /// The client's address. `None` if the proxy itself has connected (`LOCAL`, for example for health checks) or if
+    /// the client has no IP address (`UNKNOWN`, a Unix socket); only the transport's address is known then.
     pub client: Option<IpAddr>,
 }
 
@@ -51,7 +51,7 @@ pub fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     }
 }
 
-/// Returns whether `input` begins with `signature`; `None` while that is undecided.
+/// Checks that `input` begins with `signature`; `None` while `input` is too short to decide.
 fn begins(input: &[u8], signature: &[u8]) -> Result<Option<()>, ProxyHeaderError> {
     let common = input.len().min(signature.len());
     if input[..common] != signature[..common] {

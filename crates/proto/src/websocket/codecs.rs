@@ -40,11 +40,13 @@ const INFLATE_WORK: (u64, u64, u64) = (2_000, 8, 1);
 const DEFLATE_WORK: (u64, u64, u64) = (9_000, 10, 1);
 
 /// The codecs that the connections of one worker share. A worker has two of these, one for receiving and one for
-/// sending, since an event borrows the first while the response is encoded with the second. Each allocates only what it
-/// uses. Data left in scratch buffers after an event is overwritten by the next and never sent.
+/// sending, since an event borrows the receiving codecs while the response is encoded with the sending codecs. A
+/// `Codecs` allocates only what it uses. Data left in scratch buffers after an event is overwritten by the next and
+/// never sent.
 #[derive(Debug, Default)]
 pub struct Codecs {
-    /// A message that could not be lent from the input, because it was fragmented, cut or compressed.
+    /// A received message that is not contiguous in the input, because it was compressed, fragmented, or cut by the end
+    /// of a receive.
     message: Vec<u8>,
     /// The payload of a control frame that was not complete in the input.
     control: InlineBytes<CONTROL_BYTES_MAX>,
@@ -239,8 +241,8 @@ impl Deflater {
     }
 }
 
-/// Replaces `out` by the nonempty compressed message, ended by a flush and without its [`TAIL`] (RFC 7692 section
-/// 7.2.1).
+/// Replaces the content of `out` by the compressed message, which ends with a flush whose [`TAIL`] is removed (RFC 7692
+/// section 7.2.1). The result is never empty.
 fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
     renew(out);
     loop {
@@ -252,7 +254,7 @@ fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
             "a deflater accepts any input"
         );
         data = &data[(deflate.total_in() - before) as usize..];
-        // Remaining capacity shows that the flush is complete.
+        // If capacity remains, the flush is complete.
         if out.len() < out.capacity() {
             break;
         }
@@ -273,7 +275,8 @@ fn renew(scratch: &mut Vec<u8>) {
     }
 }
 
-/// Appends the inflated message to `out`, which is limited to `bytes_max` in total; counts the streams used.
+/// Appends the inflated message to `out`, whose total length is limited to `bytes_max`. Stores the number of used
+/// streams in `streams`.
 fn inflate_message(
     inflate: &mut Decompress,
     window: &[u8],

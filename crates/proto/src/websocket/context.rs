@@ -1,9 +1,10 @@
 //! Kept compression contexts (RFC 7692 section 7.2): the plain bytes that a back reference may still reach, and their
 //! shared budget.
 //!
-//! A DEFLATE stream contains more state, but none that a decoder could notice: [`Codecs`](super::Codecs) primes one
-//! stream with these bytes for each message of any connection. So a context costs as many bytes as its messages had, up
-//! to its window, instead of a stream of its own (300 KiB for both directions).
+//! A DEFLATE stream contains more state, but a decoder can't notice the loss of that state. So
+//! [`Codecs`](super::Codecs) uses one stream for all connections, and primes it with these bytes before each message.
+//! So a context costs as many bytes as its messages had, up to its window, instead of a stream of its own (300 KiB for
+//! both directions).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -59,7 +60,8 @@ impl Default for DeflateBudget {
     }
 }
 
-/// Bytes reserved in a budget, released when dropped. Without a budget, any number can be reserved.
+/// Bytes reserved in a budget, which are released when this value is dropped. Without a budget, any number of bytes can
+/// be reserved.
 #[derive(Debug)]
 struct BudgetReservation {
     budget: Option<Arc<DeflateBudget>>,

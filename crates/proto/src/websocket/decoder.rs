@@ -78,9 +78,9 @@ impl Decoder {
         }
     }
 
-    /// Creates a server's decoder before the parameters are agreed on. Room for the client's context is reserved in
-    /// full; if the budget of `codecs` has none, the client must not keep a context. [`Decoder::deflate`] returns the
-    /// parameters to agree on.
+    /// Creates a server's decoder before the parameters are agreed on. The full memory of the client's context is
+    /// reserved in the budget of `codecs`. If the budget does not suffice, the parameters change so that the client
+    /// must not keep a context. [`Decoder::deflate`] returns the parameters to agree on.
     #[must_use]
     pub fn accept(agreed: Option<DeflateParams>, codecs: &Codecs) -> Self {
         let mut decoder = Self::new(Role::Server, agreed);
@@ -206,7 +206,7 @@ impl Decoder {
         self.resume(input, codecs, limits)
     }
 
-    /// Handles all input except a complete message in a single complete frame.
+    /// Handles input other than a complete message in a single complete frame.
     fn resume(
         &mut self,
         input: &mut [u8],
@@ -300,7 +300,7 @@ impl Decoder {
     }
 }
 
-/// What a completed [`Partial`] has become.
+/// The result of completing a message or frame in a [`Partial`].
 pub(super) enum CompletedPartial {
     /// A message, stored in `codecs`.
     Message(MessageKind),

@@ -1,9 +1,9 @@
-//! The mask of RFC 6455 section 5.3: payload XOR a repeated key of four bytes, its own inverse.
+//! The masking of RFC 6455 section 5.3: payload XOR a repeated key of four bytes. Masking twice restores the payload.
 
 /// Bytes per iteration: two vector registers on any x86-64 or ARMv8, so that the compiler vectorises the loop.
 const CHUNK: usize = 32;
 
-/// Masks or unmasks `data`, aligned with the key's first byte.
+/// Masks or unmasks `data`; the first byte of `key` applies to the first byte of `data`.
 #[inline]
 pub(super) fn apply(data: &mut [u8], key: [u8; 4]) {
     if key == [0; 4] {

@@ -2,7 +2,8 @@
 //!
 //! It exists only while data is in progress and comes from a pool in [`Codecs`], so that neither idle connections nor
 //! frames cut by the end of a receive cost an allocation. Compressed messages are collected here and inflated when
-//! complete, so a connection in the middle of one holds the received bytes, not an inflater.
+//! complete, so a connection with an incomplete compressed message needs memory for the received bytes, but not for an
+//! inflater.
 
 use super::decoder::{CompletedPartial, PayloadLocation};
 use super::frame::{CONTROL_BYTES_MAX, HEADER_BYTES_MAX, Header, Opcode};
@@ -16,7 +17,7 @@ const SPARE_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Partial {
-    /// The message's bytes so far, unmasked; compressed if the message is.
+    /// The payload of the message received so far: unmasked, but not inflated.
     data: Vec<u8>,
     /// For uncompressed text: the length of the prefix that consists of complete characters.
     checked: usize,
@@ -112,7 +113,7 @@ impl Partial {
         }
     }
 
-    /// Returns whether no message is in progress.
+    /// Returns whether neither a message nor a frame is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.message.is_none() && self.frame.is_none() && self.header.is_empty()
     }
@@ -273,7 +274,7 @@ impl<const N: usize> Default for InlineBytes<N> {
 }
 
 impl<const N: usize> InlineBytes<N> {
-    /// Appends `more`; the caller has checked that it fits.
+    /// Appends `more`, which must fit into the buffer.
     pub(super) fn push(&mut self, more: &[u8]) {
         let start = self.len();
         let end = start + more.len();

@@ -22,7 +22,7 @@ pub enum EventOrigin {
     Request(ConnectionId),
     /// A hook request, by its number.
     Hook(u64),
-    /// An event that needs no answer.
+    /// An event that needs no answer, or no event at all.
     Worker,
 }
 
@@ -35,7 +35,7 @@ pub trait CallBridge {
     fn set_attribute(&mut self, of: WorkerConnection, name: &str, value: Option<Attribute>);
 }
 
-/// The limit of effects in one turn is reached.
+/// The limit of recorded effects is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too much data is sent at once")]
 pub struct EffectsFull;
@@ -57,7 +57,7 @@ impl EffectBuilder {
     /// Adds the effects of a handler, and the answer if the handler has ended.
     ///
     /// # Errors
-    /// The limit of effects in one turn is reached. The effects up to the limit have been added.
+    /// The limit of recorded effects is reached. The effects up to the limit have been added.
     pub fn add_effects(
         self,
         handled: HandlerOutput<'_>,
@@ -77,7 +77,7 @@ impl EffectBuilder {
     /// handle the call itself.
     ///
     /// # Errors
-    /// The limit of effects in one turn is reached.
+    /// The limit of recorded effects is reached.
     pub fn add_call(
         self,
         call: WorkerCall<'_>,
@@ -198,7 +198,7 @@ impl EffectBuilder {
                 is_json: kind == PayloadKind::Json,
                 data: into.store(data).ok_or(EffectsFull)?,
             },
-            // Connections of other workers can't be subscribed by this worker.
+            // This worker can't subscribe a connection of another worker, so the effect is dropped.
             WorkerEffect::Subscribe {
                 connection,
                 channel,

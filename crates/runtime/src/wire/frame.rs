@@ -1,6 +1,6 @@
 //! Framing: a frame consists of two lengths, a head and a payload. This module does not interpret heads.
 
-/// Bytes before the head: its length and that of the payload, each 32 bits in little-endian order.
+/// The number of bytes before the head: the lengths of the head and of the payload, as 32-bit little-endian integers.
 pub const PREFIX_BYTES: usize = 8;
 
 /// The size limits of one frame, which apply in both directions.

@@ -87,7 +87,7 @@ pub enum HandlerEnd<'a> {
 pub enum WorkerEffect<'a> {
     /// Sends a message to a connection.
     Send {
-        /// The receiving connection; `None`: that of the event being handled.
+        /// The receiving connection; `None` for the connection of the event being handled.
         to: Option<WorkerConnection>,
         /// Whether the message is text or binary.
         kind: MessageKind,
@@ -105,21 +105,21 @@ pub enum WorkerEffect<'a> {
     },
     /// Subscribes a connection to a channel.
     Subscribe {
-        /// The connection to subscribe; `None`: that of the event being handled.
+        /// The connection to subscribe; `None` for the connection of the event being handled.
         connection: Option<WorkerConnection>,
         /// A valid channel name.
         channel: Cow<'a, str>,
     },
     /// Ends a connection's subscription to a channel.
     Unsubscribe {
-        /// The connection to unsubscribe; `None`: that of the event being handled.
+        /// The connection to unsubscribe; `None` for the connection of the event being handled.
         connection: Option<WorkerConnection>,
         /// A valid channel name.
         channel: Cow<'a, str>,
     },
     /// Starts the closing handshake of a connection.
     Close {
-        /// The connection to close; `None`: that of the event being handled.
+        /// The connection to close; `None` for the connection of the event being handled.
         of: Option<WorkerConnection>,
         /// A code that [`is_close_code`] accepts.
         code: u16,
@@ -128,7 +128,7 @@ pub enum WorkerEffect<'a> {
     },
     /// Changes attributes of a connection.
     Attributes {
-        /// The connection to change; `None`: that of the event being handled.
+        /// The connection to change; `None` for the connection of the event being handled.
         of: Option<WorkerConnection>,
         /// New values by attribute name; `None` removes the attribute.
         set: Vec<(String, Option<AttributeValue>)>,
@@ -189,12 +189,12 @@ pub enum CallRequest<'a> {
     },
     /// A request for the state of a connection.
     Connection {
-        /// The connection in question; `None`: that of the event being handled.
+        /// The connection in question; `None` for the connection of the event being handled.
         of: Option<WorkerConnection>,
     },
     /// Subscribes a connection. The call is answered once the connection receives new publications.
     Subscribe {
-        /// The connection to subscribe; `None`: that of the event being handled.
+        /// The connection to subscribe; `None` for the connection of the event being handled.
         connection: Option<WorkerConnection>,
         /// A valid channel name.
         channel: Cow<'a, str>,
@@ -203,7 +203,7 @@ pub enum CallRequest<'a> {
     },
     /// Replaces the token that a connection was opened with.
     Renew {
-        /// The connection whose token is replaced; `None`: that of the event being handled.
+        /// The connection whose token is replaced; `None` for the connection of the event being handled.
         connection: Option<WorkerConnection>,
         /// The new token from the client.
         token: Cow<'a, str>,
@@ -217,7 +217,7 @@ pub enum CallRequest<'a> {
     Outside(Outside<'a>),
 }
 
-/// The default limit of the results of a search; `FOUND_MAX` caps the limit of a request.
+/// The default maximum number of results of a search. A call may request up to [`FOUND_MAX`] results.
 const FOUND: u32 = 1000;
 const FOUND_MAX: u32 = 10_000;
 
@@ -265,7 +265,8 @@ impl ErrorScope {
 }
 
 impl<'a> FromWorker<'a> {
-    /// Parses a frame. `event` returns the event with an id; `None` if the worker process is not processing such an event.
+    /// Parses a frame. `event` returns the name of the event with an id; `None` if the worker process is not processing such
+    /// an event.
     ///
     /// # Errors
     /// The frame is malformed; [`MalformedFrame::scope`] says what the error ends.

@@ -51,7 +51,7 @@ impl FrameKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventName {
-    /// The process starts. No other event precedes its answer.
+    /// The process starts. Other events are sent only after the answer to this event.
     Start,
     /// The process ends. No other event follows.
     Stop,
@@ -208,11 +208,11 @@ pub struct ClientHead<'a> {
     /// The encoding: `json` or `protobuf`.
     #[serde(borrow)]
     pub protocol: Cow<'a, str>,
-    /// The client's name, as it reports it.
+    /// The name that the client reports.
     #[serde(borrow, default, deserialize_with = "nullable")]
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Cow<'a, str>,
-    /// The client's version, as it reports it.
+    /// The version that the client reports.
     #[serde(borrow, default, deserialize_with = "nullable")]
     #[serde(skip_serializing_if = "str::is_empty")]
     pub version: Cow<'a, str>,
@@ -341,7 +341,7 @@ pub struct EffectHead<'a> {
     /// The close reason, for the effect `close`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'a, str>>,
-    /// Attributes by name; `null` removes one.
+    /// New attribute values by name; `null` removes the attribute.
     #[serde(default, deserialize_with = "nullable")]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, Option<AttributeValue>>,

@@ -69,7 +69,7 @@ pub struct WelcomeHead<'a> {
     /// The name of the application.
     #[serde(borrow)]
     pub app: Cow<'a, str>,
-    /// The number of the process among those of the application, from 1.
+    /// The number of the process among the processes of the application, counted from 1.
     pub instance: u32,
     /// The events that will be sent, out of those that the worker handles.
     pub events: Vec<String>,
@@ -100,7 +100,7 @@ pub struct RefuseHead<'a> {
 pub struct AppDescription<'a> {
     /// The name of the application.
     pub app: &'a str,
-    /// The number of the process among those of the application, from 1.
+    /// The number of the process among the processes of the application, counted from 1.
     pub instance: u32,
     /// The size limits of frames in both directions.
     pub limits: FrameLimits,

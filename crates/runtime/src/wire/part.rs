@@ -1,4 +1,4 @@
-//! Numbered parts of a payload, and the declared format of a part.
+//! The parts of a payload, numbered from 0, and the declared format of a part.
 
 use veche_types::PayloadKind;
 

@@ -1,9 +1,9 @@
 //! Fast paths without a general writer or parser of JSON: encoding the event `message`, and parsing
 //! answers whose effects are all `send`.
 //!
-//! Nearly all frames of a busy worker have such heads. They have their fields in the order in which
-//! Veche and its SDKs write them, and no spaces. The general code handles all other heads, and gives
-//! the same results for these.
+//! Nearly all frames of a busy worker have such heads. They have their fields in the order in which Veche and its SDKs write
+//! them, and no spaces. The general code handles all other heads. For the heads that this module handles, it would give the
+//! same results.
 
 use veche_calls::WorkerConnection;
 use veche_types::{MessageKind, PayloadKind};

@@ -20,7 +20,7 @@ use crate::call_errors::{self, CodeValue};
 use crate::hooks::{AppHookRequest, Data, Hook};
 use crate::{Attribute, Attributes, Event, Request, WaitResult};
 
-/// Information about an event's connection that the runtime adds.
+/// Information about the connection of an event, which the runtime adds to the event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventConnection<'a> {
     /// The worker thread that owns the connection.
@@ -341,7 +341,7 @@ impl<'a> ResultHead<'a> {
         (head, payload)
     }
 
-    /// Returns the head of the answer to a wait.
+    /// Returns the result of a call whose effect was answered with a [`WaitResult`].
     #[must_use]
     pub fn of_answer(id: u64, answer: &'a WaitResult) -> Self {
         let mut head = Self::new(id);

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use veche_runtime::wire::EventName;
 
-/// Files of test vectors whose frames are accepted by the server and by workers.
+/// Files of test vectors with valid frames.
 pub(crate) const GOOD: [&str; 4] = ["hello", "events", "answers", "calls"];
 
 /// A test vector: one frame.
@@ -48,7 +48,8 @@ impl Vector {
         }
     }
 
-    /// Returns the event that the worker is processing; `None` if the frame does not name its `id`.
+    /// Returns the name of the event with this id, if the vector's frame refers to the event in its
+    /// field `id` or `event`.
     pub(crate) fn in_hand(&self, id: u64) -> Option<EventName> {
         let named = self.head()?;
         let is_it = ["id", "event"]

@@ -1,4 +1,4 @@
-//! Calls of a VM in progress, and the bytes that they hold outside of its memory until they are answered.
+//! The calls of a VM that are in progress, and the bytes that they hold outside of the VM's memory until they complete.
 
 use std::collections::HashMap;
 

@@ -39,7 +39,7 @@ pub(crate) struct EndedRequest {
     pub(crate) has_begun: bool,
 }
 
-/// How to write a part of a response.
+/// Where a part of a response is sent, and whether the script has to wait afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyWrite {
     pub(crate) to: ConnectionId,

@@ -70,7 +70,7 @@ impl Arguments {
         self.string(number).map(LuaString::as_bytes)
     }
 
-    /// Returns a number within limits, if there is an argument. NaN is outside of all limits.
+    /// Returns a number argument; `None` if the argument is nil. A number outside of the limits is an error, and so is NaN.
     pub(super) fn number(
         &self,
         number: usize,
@@ -87,7 +87,7 @@ impl Arguments {
         Ok(Some(value))
     }
 
-    /// Returns an integer within limits, if there is an argument.
+    /// Returns an integer argument; `None` if the argument is nil. An integer outside of the limits is an error.
     pub(super) fn whole(
         &self,
         number: usize,

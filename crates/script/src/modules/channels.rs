@@ -1,4 +1,5 @@
-//! `veche.history`, `veche.presence`, `veche.presence_stats`, `veche.user_status`: queries to channels' homes.
+//! `veche.history`, `veche.presence`, `veche.presence_stats`, `veche.user_status`: queries that a channel's home worker
+//! answers.
 
 use std::rc::Rc;
 

@@ -125,7 +125,7 @@ fn attributes(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Res
     native.set("set_attribute", set)
 }
 
-/// Parses the options of `subscribe`: `since`, a position as text or as `{ offset, epoch }`.
+/// Parses the options of `subscribe`. The only option is `since`, a position as text or as `{ offset, epoch }`.
 fn wanted_place(options: &Value) -> mlua::Result<Option<PositionRequest>> {
     let options = match options {
         Value::Nil => return Ok(None),

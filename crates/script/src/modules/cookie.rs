@@ -56,7 +56,7 @@ pub(super) fn function(lua: &Lua) -> mlua::Result<Function> {
         if attributes.is_for_all && !attributes.is_secure {
             return Err(arguments.bad(3, "same_site = \"none\" requires secure = true"));
         }
-        // Both are ASCII.
+        // The name and the value were checked to be ASCII, so the conversion changes nothing.
         let (name, value) = (String::from_utf8_lossy(&name), String::from_utf8_lossy(&value));
         let cookie = format!("{name}={value}{}", attributes.text);
         if cookie.len() > BYTES_MAX {

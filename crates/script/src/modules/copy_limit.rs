@@ -7,7 +7,7 @@ use mlua::{LuaString, Value};
 
 use super::go_on;
 
-/// The most bytes that one call copies, besides the data of messages and responses.
+/// The maximum number of bytes that one call copies. The data of messages and responses does not count.
 pub(super) const COPIED_BYTES_MAX: usize = 16 << 20;
 
 /// The memory of a list entry in addition to its text, in bytes.

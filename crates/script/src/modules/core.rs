@@ -218,7 +218,7 @@ pub(super) fn user_channel_name(lua: &Lua, user: &LuaString) -> mlua::Result<Str
     any_channel_name(&lua.create_string([b"#", user].concat())?)
 }
 
-/// Appends the beginning of a text, as much of it as a log line can have.
+/// Appends a text, cut to one byte more than the maximum length of a log line, so that the caller notices the excess.
 fn push_start(line: &mut String, text: &[u8]) {
     let shown = &text[..text.len().min(LINE_BYTES_MAX + 1)];
     line.push_str(&String::from_utf8_lossy(shown));

@@ -101,7 +101,7 @@ pub(super) fn hmac(lua: &Lua) -> mlua::Result<Table> {
     Ok(module)
 }
 
-/// The text form of a digest.
+/// The form in which a digest is returned.
 #[derive(Clone, Copy)]
 enum Form {
     Hex,

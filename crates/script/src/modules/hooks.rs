@@ -383,8 +383,8 @@ impl ResponseTable<'_> {
         }
     }
 
-    /// Returns a time in seconds since 1970. 0 is an error: a script that computed it from a remaining time, which may
-    /// be negative, did not mean "never".
+    /// Returns the field `expire_at`, a time in seconds since 1970. `None` means "never", which a script writes as nil
+    /// or 0. A negative number is an error: a script that computed it from a remaining time did not mean "never".
     fn time(&self) -> mlua::Result<Option<u64>> {
         match self.get("expire_at")? {
             Value::Nil => Ok(None),
@@ -415,8 +415,8 @@ impl ResponseTable<'_> {
         Ok(Blob::Json(encoded))
     }
 
-    /// Returns the decoded bytes of the field `base64`. If there is none, returns the field `name`: a string as bytes
-    /// if the client's data was binary, any other value as JSON.
+    /// Returns the decoded bytes of the field whose name is `base64`. If this field is missing, returns the field whose
+    /// name is `name`: a string as bytes if the client's data was binary, any other value as JSON.
     fn blob(&self, name: &str, base64: &str) -> mlua::Result<Option<Blob>> {
         match self.get(base64)? {
             Value::Nil => {}

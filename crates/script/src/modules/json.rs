@@ -19,7 +19,7 @@ use reading::read;
 /// The deepest nesting of tables.
 const DEPTH_MAX: usize = 128;
 
-/// The approximate limit of the text made by one call, in bytes.
+/// The approximate maximum length of the text that one call of `json.encode` writes, in bytes.
 pub(super) const TEXT_BYTES_MAX: usize = 8 << 20;
 const TOO_LONG: &str = "json.encode: the text is longer than 8 MiB";
 
@@ -60,8 +60,8 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
 /// Encodes a value as JSON.
 ///
 /// # Errors
-/// The value contains a function, a coroutine, NaN, a table with both kinds of keys or a cycle, or
-/// is nested deeper than 128.
+/// The value contains a function, a coroutine, NaN, infinity, a string that is not UTF-8, or a table that is neither an
+/// array nor an object with string keys. Or tables are nested deeper than 128, or the text is too long.
 pub(crate) fn encode(lua: &Lua, value: &Value) -> mlua::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(128);
     write(lua, value, &mut out, 0)?;
@@ -270,7 +270,8 @@ pub(crate) fn decode(lua: &Lua, text: &[u8]) -> mlua::Result<Value> {
         return Err(fault("json.decode: the text is longer than 16 MiB"));
     }
     let (value, has_huge) = read(lua, text)?;
-    // The number may be an integer beyond 64 bits, for which the parser returns the nearest float.
+    // The text may have an integer beyond 64 bits, for which the parser has returned the nearest float. So the text is
+    // read again, with long integers as strings.
     match has_huge {
         true => Ok(read(lua, &quote_long_numbers(text)?)?.0),
         false => Ok(value),

@@ -260,7 +260,7 @@ fn to_value(lua: &Lua, value: mysql::MysqlValue) -> mlua::Result<Value> {
     })
 }
 
-/// Returns a number if it is exact in Lua, otherwise text.
+/// Returns an integer as a Lua number if a Lua number represents it exactly, otherwise as text.
 fn whole(lua: &Lua, value: u64) -> mlua::Result<Value> {
     if value as f64 <= WHOLE_MAX {
         return Ok(Value::Number(value as f64));

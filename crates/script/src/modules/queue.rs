@@ -29,8 +29,8 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     })?;
     table.set("open", open)?;
 
-    // If successful, `push` returns true, and `pop` returns true and the value. Otherwise both
-    // return false, and unless `until_s` is false, also the token of a new wait.
+    // If successful, `push` returns true, and `pop` returns true and the value. Otherwise both return false, followed
+    // by the token of a new wait if `until_s` is not false.
     let (own, own_held) = (Rc::clone(context), held.clone());
     let push = lua.create_function(move |lua, (number, value, until_s): (f64, Value, Value)| {
         let queue = find(&own_held, number)?;

@@ -182,8 +182,8 @@ pub(crate) fn begin_plain<'a>(
         return None;
     }
     let action = RedisAction::Run(command);
-    // If there is no room for another call, `None` makes the caller use the function that checks
-    // all arguments, which reports the error.
+    // If the call would exceed the limit of sent bytes, the caller gets `None` and uses the function for all other
+    // commands, which reports the error.
     context
         .call(Call::Redis(RedisCall { keyspace, action }))
         .ok()

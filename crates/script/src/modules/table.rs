@@ -29,7 +29,7 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Maximum total size of a schema's texts in bytes. Each text counts with 64 bytes in addition to its length.
 const SCHEMA_BYTES_MAX: usize = 1 << 20;
 
-/// The interval at which a test polls a job.
+/// The interval at which a VM in a test polls a file job.
 const TEST_PAUSE: Duration = Duration::from_millis(1);
 
 pub(super) fn install(
@@ -351,7 +351,7 @@ fn jobs(
     table.set("cancel", cancel)
 }
 
-/// The arguments of a method that reads files.
+/// The arguments of a method that reads or writes a file.
 struct FileArguments<'a> {
     method: &'a str,
     options: &'a Value,

@@ -80,9 +80,8 @@ fn iso(lua: &Lua, context: &Rc<HostContext>, module: &Table) -> mlua::Result<()>
         let what = "a whole number from 0 to 6";
         let digits = arguments.whole(2, [0.0, 6.0], what)?.unwrap_or(3.0);
         let seconds = seconds.unwrap_or_else(|| wall(&own));
-        // For present dates a float is exact to less than a microsecond; for the years 0 and 9999, to 15
-        // microseconds.
-        // Digits below the requested precision are truncated, never rounded up.
+        // The error of a float is less than a microsecond for present dates, and up to 15 microseconds for the years 0
+        // and 9999. Digits beyond the requested precision are truncated, never rounded up.
         let micros = (seconds * 1e6).round() as i64;
         let timestamp = Timestamp::from_microsecond(micros)
             .map_err(|error| fault(format!("time.iso: {error}")))?;

@@ -80,7 +80,7 @@ impl<'a> Matcher<'a> {
         Ok(found)
     }
 
-    /// Returns the number of the pattern's own captures.
+    /// Returns the number of captures in the pattern.
     pub(crate) fn captures_count(&self) -> usize {
         self.pattern.captures.len()
     }

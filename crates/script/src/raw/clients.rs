@@ -1,8 +1,8 @@
 //! Objects for outgoing connections.
 //!
-//! Like the object of a client connection, such an object holds the two numbers of a connection's id. But it
-//! exists before the connection is opened, and may be assigned another connection later. The object
-//! owns the table with the state of `lua/websocket.lua`, so both are collected together.
+//! Such an object holds the index and the generation of a connection's id, like the object of a client connection. It
+//! is created before the connection is opened, and may be assigned another connection later. The object owns the table
+//! with the state of `lua/websocket.lua`, so both are collected together.
 
 use std::ffi::c_int;
 
@@ -22,8 +22,7 @@ const NO_CONNECTION: ConnectionId = ConnectionId {
     generation: 0,
 };
 
-/// Returns the functions for objects of outgoing connections, with the metatable of the objects as
-/// `meta`.
+/// Returns a table of functions for the objects of outgoing connections. Its field `meta` is the metatable of these objects.
 pub(super) fn functions(lua: &Lua, context: &std::rc::Rc<HostContext>) -> mlua::Result<Table> {
     let (functions, meta) = (lua.create_table()?, lua.create_table()?);
     let all: [(&str, ffi::lua_CFunction); 6] = [
@@ -42,7 +41,7 @@ pub(super) fn functions(lua: &Lua, context: &std::rc::Rc<HostContext>) -> mlua::
     Ok(functions)
 }
 
-/// `new(table)` → an object without a connection, which owns the table.
+/// `new(table)` → an object that owns the table and has no connection yet.
 unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
     // SAFETY: this function was made by `closure`; `lua/websocket.lua` calls it with one table; the stack has room.
     unsafe {
@@ -55,7 +54,7 @@ unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `state(ws)` → its table and the two numbers of its connection; nothing for other values.
+/// `state(ws)` → the object's table, and the index and the generation of its connection's id; nothing for other values.
 unsafe extern "C-unwind" fn state_of(state: *mut lua_State) -> c_int {
     // SAFETY: this function was made by `closure`; the stack of a C function has room for 20 values. An object with
     // this metatable was made by `new`.
@@ -88,7 +87,7 @@ unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
     0
 }
 
-/// `hang_up(token)`: abandons the connection being opened; returns whether there was one.
+/// `hang_up(token)`: abandons the connection that is being opened with `token`; returns whether such a connection existed.
 unsafe extern "C-unwind" fn hang_up(state: *mut lua_State) -> c_int {
     // SAFETY: this function was made by `closure`; a value that is not a number counts as 0, which is not a token;
     // nothing here raises an error.

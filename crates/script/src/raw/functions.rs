@@ -20,7 +20,7 @@ use crate::{ConnectionId, MessageKind};
 use veche_runtime::MESSAGE_BYTES_MAX;
 use veche_runtime::close::is_close_code;
 
-/// Creates a C function with its two upvalues: the host context, and the metatable of connections.
+/// Creates a C function with two upvalues: the host context, and the metatable of the objects that the function accepts.
 pub(super) fn closure(
     lua: &Lua,
     function: ffi::lua_CFunction,
@@ -77,7 +77,7 @@ pub(super) unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
     }
 }
 
-/// Returns the bytes of a string argument; a number counts as its text.
+/// Returns the bytes of a string argument; a number is converted to text.
 ///
 /// # Safety
 /// The bytes are valid while the argument stays on the stack.
@@ -198,9 +198,9 @@ pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `room()`: raises an error if callbacks have used up their share of the stack. Every function
-/// that calls Lua from C calls `room` first: each coroutine has its own Lua stack, so Lua's own
-/// limits don't bound the depth of the C stack.
+/// `room()`: raises an error if nested callbacks have used up their part of the C stack. Every function that calls Lua
+/// from C calls `room` first: each coroutine has its own Lua stack, so Lua's own limits don't bound the depth of the C
+/// stack.
 pub(super) unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
     // SAFETY: no value in this frame owns anything when the error is raised.
     unsafe {
@@ -285,14 +285,14 @@ pub(super) unsafe extern "C-unwind" fn sort_kind(state: *mut lua_State) -> c_int
     2
 }
 
-/// `is_c(value)` → whether it is a C function, which no hook interrupts.
+/// `is_c(value)` → whether the value is a C function. Lua's hooks can't interrupt C functions.
 pub(super) unsafe extern "C-unwind" fn is_c(state: *mut lua_State) -> c_int {
     // SAFETY: there is room for a value.
     unsafe { ffi::lua_pushboolean(state, ffi::lua_iscfunction(state, 1)) };
     1
 }
 
-/// `is_long()` → whether the run has used up its share of time, so that other coroutines should run first.
+/// `is_long()` → whether the run has used up its time slice, so that other coroutines should run first.
 pub(super) unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
     // SAFETY: `closure` created this function, as `context` requires; the stack has room for a value.
     unsafe { ffi::lua_pushboolean(state, context(state).clock.is_run_long().into()) };
@@ -320,8 +320,8 @@ pub(super) unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
     1
 }
 
-/// `traceback(coroutine, level)` → the traceback of the coroutine, or of the caller if there is
-/// none, starting at that level.
+/// `traceback(coroutine, level)` → the traceback of the coroutine, or of the caller if no coroutine is given, starting
+/// at `level`.
 pub(super) unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int {
     // SAFETY: the coroutine lives as long as the argument stays on the stack; no value here owns memory.
     unsafe {
@@ -333,7 +333,7 @@ pub(super) unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int
     1
 }
 
-/// `identify(conn)` → its index and its generation.
+/// `identify(conn)` → the index and the generation of the connection's id.
 pub(super) unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int {
     // SAFETY: `closure` created this function, as `connection` requires; the stack has room.
     unsafe {
@@ -361,14 +361,14 @@ pub(super) unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
     1
 }
 
-/// `spawn(f, …)` → the number of the coroutine that will call it.
+/// `spawn(f, …)` → the number of a new coroutine, which will call `f`.
 pub(super) unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
     // SAFETY: `closure` created this function, whose frame holds no value with a destructor.
     unsafe { begin(state, false) }
 }
 
-/// `respawn(f, …)` → the number of a coroutine that replaces one that has ended; no limit rejects
-/// it.
+/// `respawn(f, …)` → the number of a new coroutine that takes the place of one that has ended, and will call `f`. The
+/// limits on coroutines and memory don't apply to it.
 pub(super) unsafe extern "C-unwind" fn respawn(state: *mut lua_State) -> c_int {
     // SAFETY: `closure` created this function, whose frame holds no value with a destructor.
     unsafe { begin(state, true) }
@@ -385,7 +385,7 @@ unsafe fn begin(state: *mut lua_State, is_successor: bool) -> c_int {
         if ffi::lua_type(state, 1) != ffi::LUA_TFUNCTION {
             fail(state, c"bad argument #1: a function expected")
         }
-        // A new coroutine would outlive the run that is ended for exceeding the memory limit.
+        // At the memory limit, no coroutine is created, because it would still use memory after this run is ended.
         if !is_successor && context(state).is_full() {
             fail(
                 state,

@@ -9,7 +9,7 @@ use mlua::ffi::{self, lua_State};
 
 use super::memory::VmMemory;
 
-/// The work of one step, as kilobytes of simulated allocation.
+/// The work of one step of the collector, in kibibytes of simulated allocation.
 const STEP_KIB: c_int = 16;
 /// The maximum number of steps in a turn, which together process about two megabytes.
 const STEPS_MAX: usize = 16;
@@ -33,7 +33,7 @@ pub(super) struct GcSchedule {
     cycles: u8,
     /// The memory in use when the current collection started.
     began_bytes: usize,
-    /// The time from which another collection may start, after one that freed too little.
+    /// The earliest time of another collection after one that freed too little, in monotonic milliseconds.
     again_ms: u64,
 }
 
@@ -66,9 +66,8 @@ impl GcSchedule {
         now_ms >= self.again_ms
     }
 
-    /// Returns whether more may be allocated although the limit is reached: a collection is
-    /// running, and since its start the memory in use has grown by less than half of the VM's
-    /// limit.
+    /// Returns whether more memory may be used although the limit is reached: a collection is running, and the memory
+    /// in use has grown by less than half of the VM's limit since the collection started.
     pub(super) fn has_room(&self, used_bytes: usize) -> bool {
         self.is_under_way() && used_bytes < self.began_bytes + self.memory_bytes_max / 2
     }
@@ -86,7 +85,7 @@ impl GcSchedule {
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED) };
     }
 
-    /// Makes the current collection also find recent garbage.
+    /// Makes the current collection run two cycles, so that it also finds garbage made since it started.
     pub(super) fn look_twice(&mut self) {
         self.cycles = 2;
     }

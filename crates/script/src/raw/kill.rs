@@ -18,7 +18,7 @@ pub(crate) enum KillReason {
 /// Makes Lua call, at every instruction, the hook that ends the run. May be called from the signal
 /// handler and from within an allocation.
 pub(crate) fn kill_run(state: *mut lua_State, why: KillReason) {
-    // A run over its memory limit gets no grace period, however long it has run.
+    // A run that exceeds its memory limit loses the grace period that it got for exceeding its CPU budget.
     if IS_HOOKED.replace(true) && (DOOM.get() == why || why == KillReason::Budget) {
         return;
     }
@@ -32,8 +32,8 @@ pub(crate) fn kill_run(state: *mut lua_State, why: KillReason) {
     unsafe { ffi::lua_sethook(state, Some(end_run), ffi::LUA_MASKCOUNT, 1) };
 }
 
-/// The grace period of a run over its budget. The run may not be at fault, because the garbage collector's work is charged to
-/// the current run.
+/// The grace period of a run that has exceeded its CPU budget. The garbage collector's work is charged to the current
+/// run, so the run may not be at fault.
 #[derive(Clone, Copy)]
 enum GracePeriod {
     /// The grace period starts at the next instruction.

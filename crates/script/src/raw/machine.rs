@@ -22,7 +22,7 @@ const POOL_MAX: usize = 128;
 /// Minimum CPU budget for loading a script, in nanoseconds.
 const LOAD_BUDGET_NS: u64 = 1_000_000_000;
 
-/// The most arguments of one call: a new stack has room for 20 values.
+/// The maximum number of arguments of one call. A new stack has room for 20 values.
 pub(crate) const ARGUMENTS_MAX: usize = 8;
 
 /// Maximum number of bytes of an error text that are logged.
@@ -34,7 +34,7 @@ pub(crate) struct Reference(pub(super) c_int);
 
 #[cfg(test)]
 impl Reference {
-    /// Wraps a number of Lua's registry.
+    /// Makes a reference from its number in Lua's registry.
     pub(crate) fn from_number(number: c_int) -> Self {
         Self(number)
     }
@@ -78,7 +78,7 @@ pub(crate) enum RunEnd {
 /// An error that no script caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LuaError {
-    /// The message, with the line that raised it.
+    /// The error message, usually with the line of the script that raised the error.
     pub(crate) words: String,
     /// The message and the traceback.
     pub(crate) traceback: String,
@@ -103,7 +103,7 @@ pub(crate) enum MemoryRoom {
     No,
 }
 
-/// Marks the values yielded by a wait; scripts can't forge it.
+/// The address of this static marks the values that a wait yields. Scripts can't forge the address.
 static WAITS: u8 = 0;
 
 pub(super) fn waits_mark() -> *mut c_void {
@@ -130,7 +130,7 @@ pub(crate) struct LuaVm {
 /// How much a small VM may grow between two collections, in percent. Messages become garbage at once, and frequent
 /// collection reuses their memory while it is still in the cache (measured: 15 to 25 % of the CPU time of an echo).
 const GROWTH_SMALL: usize = 25;
-/// How much a large VM may grow between two collections, in percent. This is Lua's default, because collecting a large VM more
+/// How much a large VM may grow between two collections, in percent. This is Lua's default. Collecting a large VM more
 /// often costs more than it saves.
 const GROWTH_LARGE: usize = 100;
 /// The interval of collections while the process is short of memory, in milliseconds.
@@ -175,7 +175,8 @@ impl LuaVm {
         &self.memory
     }
 
-    /// Sets the collector's pace, and starts a collection near the memory limit.
+    /// Adapts the collector's pace to the VM's size. Starts a collection if the VM is near its memory limit, the
+    /// process has just become short of memory, or a large block was refused.
     fn watch_memory(&mut self) {
         let used_bytes = self.memory.used_bytes();
         if used_bytes / 2 > self.paced_bytes || used_bytes < self.paced_bytes / 2 {
@@ -221,7 +222,7 @@ impl LuaVm {
             .begin(self.main, self.memory.used_bytes(), bytes_max);
     }
 
-    /// Starts a collection that also finds recent garbage, even if one is running.
+    /// Starts a collection, or extends the running one, so that garbage made just now is found too.
     fn begin_collection_anew(&mut self) {
         self.begin_collection();
         self.collection.look_twice();
@@ -302,7 +303,7 @@ impl LuaVm {
         }
     }
 
-    /// Returns the VM's memory in bytes.
+    /// Returns the memory that the VM uses, in bytes.
     pub(crate) fn used_bytes(&self) -> usize {
         self.memory.used_bytes()
     }
@@ -413,7 +414,7 @@ impl LuaVm {
         Ok(Reference(reference))
     }
 
-    /// Creates an object with a metatable for a connection: see [`object`].
+    /// Creates the Lua [`object`] of a connection, with the given metatable.
     pub(crate) fn connection(&self, metatable: Reference, id: ConnectionId) -> Reference {
         let main = self.main;
         // SAFETY: pushes at most two values on a stack with room for them; the memory limit is off.

@@ -1,10 +1,10 @@
 //! The memory of a VM: Lua's allocator, with a limit.
 //!
-//! While a script runs each allocation is checked against the VM's limit, and periodically against the process's
+//! While a script runs, each allocation is checked against the VM's limit, and periodically against the process's
 //! remaining memory. A run that exceeds the limit or the remaining memory is [killed](super::kill::kill_run): it ends
 //! at its next instruction, even if it catches errors. Until then small blocks are granted, since LuaJIT and `mlua`
 //! can't handle a refusal everywhere. A large block is refused at once with Lua's own error, so one concatenation can't
-//! take all memory of the machine. A VM that grows much further than that is [broken](VmMemory::is_broken),
+//! take all memory of the machine. A VM that nevertheless grows far beyond the limit is [broken](VmMemory::is_broken),
 //! and its owner replaces it.
 //!
 //! While no script runs, no allocation is refused, so pushing a message can't fail.
@@ -20,18 +20,17 @@ use mlua::ffi::{self, lua_State};
 
 use super::kill::{KillReason, kill_run};
 
-/// Smaller blocks are never refused, since they include stacks, and allocations in places that
-/// can't raise an error. LuaJIT's assembler functions with larger results check for
-/// [room](VmMemory::has_room_for) first.
+/// The minimum size of a block that can be refused, in bytes. Smaller blocks are never refused: stacks are among them,
+/// and blocks that are allocated where Lua can't raise an error. For functions that LuaJIT implements in assembler,
+/// `lua/libraries.lua` checks for [room](VmMemory::has_room_for) before a larger result.
 const LARGE_BYTES: usize = 1 << 20;
 /// The maximum size of LuaJIT's string table in bytes. The table may grow within any function of LuaJIT, so a new block
-/// is always granted if its size is a power of two up to this one.
+/// is always granted if its size is a power of two and at most this number.
 const STRING_TABLE_BYTES_MAX: usize = 16 << 20;
 /// The maximum by which a run may exceed the VM's limit, in bytes; also limited to a quarter of the VM's limit. The excess is
 /// allowed because a run may be about to free memory.
 const EXCESS_BYTES_MAX: usize = 8 << 20;
-/// A VM counts as broken if it exceeds the memory at which its runs are ended by more than this
-/// number of bytes.
+/// A VM counts as broken when its memory is more than this number of bytes above the limit at which its runs are ended.
 const CEILING_BYTES: usize = 8 << 20;
 /// The growth of a VM in bytes after which the process's memory is checked again.
 const STEP_BYTES: usize = 1 << 20;
@@ -294,7 +293,7 @@ mod tests {
         (lua, memory, is_short)
     }
 
-    /// Stores a number of one-kilobyte blocks.
+    /// Stores `count` strings of 1,000 bytes in the table `kept`.
     fn keep(lua: &Lua, kept: &mlua::Table, count: usize) {
         for _ in 0..count {
             let place = kept.raw_len() + 1;

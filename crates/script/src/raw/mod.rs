@@ -7,8 +7,8 @@
 //! Three rules make this code sound:
 //! * **No Lua error crosses a Rust frame that owns anything.** C functions here hold no value with a destructor when
 //!   they call functions that may raise an error.
-//! * **Pushing values from outside can't fail**: memory is refused to runs only ([`memory`]), and the stack has room
-//!   ([`ARGUMENTS_MAX`]).
+//! * **Pushing values while no script runs can't fail**: allocations are refused only during a run ([`memory`]), and the stack
+//!   has room ([`ARGUMENTS_MAX`]).
 //! * A coroutine that has failed is discarded.
 //!
 //! Lua's errors unwind through the C functions here and through those of `mlua`: a build without unwinding would abort

@@ -12,7 +12,7 @@ use crate::ConnectionId;
 /// The content of a connection object: the index and the generation of the connection's id.
 type Numbers = [u32; 2];
 
-/// Replaces the metatable on top of the stack by a new object.
+/// Replaces the metatable on top of the stack by a new object that has this metatable.
 ///
 /// # Safety
 /// The metatable is on top of the stack, and the stack has room for another value. If the allocation can be refused,

@@ -1,5 +1,5 @@
-//! A fast path for Redis commands that consist of strings only, which are the most common. All others are handled by
-//! [`modules::redis`](crate::modules), which also has the error texts.
+//! A fast path for Redis commands whose parts are all strings, which is the most common kind. All other commands are
+//! handled by [`modules::redis`](crate::modules), which also has the error texts.
 
 use std::ffi::c_int;
 

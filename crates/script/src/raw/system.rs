@@ -26,7 +26,7 @@ pub(crate) fn signal(thread: i32, signal: i32) {
 
 /// Returns the CPU time of a thread of this process in nanoseconds; 0 if the thread has ended.
 pub(crate) fn cpu_ns(thread: i32) -> u64 {
-    // Linux's number of a thread's CPU clock; clock_getcpuclockid(3) does the same for processes.
+    // Linux's id of the CPU clock of a thread; clock_getcpuclockid(3) computes the id for a process in the same way.
     clock_ns((!thread << 3) | 6)
 }
 
@@ -50,18 +50,18 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
 
 /// Reads through a pointer, unless it is null.
 pub(crate) fn peek<T, R>(pointer: *const T, read: impl FnOnce(&T) -> R) -> Option<R> {
-    // SAFETY: the only caller, `watch::on_signal`, passes a pointer to an entry of the watchdog's
-    // list, which is never removed.
+    // SAFETY: the only caller, `watch::on_signal`, passes a pointer to an entry of the watchdog's list. Entries are
+    // never removed.
     let value = unsafe { pointer.as_ref() }?;
     Some(read(value))
 }
 
-/// The stack that must be left when C calls into Lua: enough for a few nested levels and our own
-/// functions.
+/// The minimum stack, in bytes, that must be left when C calls into Lua. It is enough for a few nested calls and for
+/// this crate's own functions.
 const STACK_BYTES_MIN: usize = 256 << 10;
 
-/// The stack that nested callbacks and coroutines may use. Since each level is unwound when a run
-/// is ended, this also bounds the time of unwinding.
+/// The maximum stack, in bytes, that nested callbacks and coroutines may use. Since each level is unwound when a run is
+/// ended, this also bounds the time of unwinding.
 const NESTING_BYTES_MAX: usize = 128 << 10;
 
 thread_local! {

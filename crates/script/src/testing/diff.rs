@@ -166,7 +166,7 @@ mod tests {
         assert!(explanation.lines().count() < 70);
     }
 
-    /// If the lines of one text are removed from a difference, the other text is left, complete.
+    /// A difference without the lines of one text consists of all lines of the other text.
     #[test]
     fn each_side_is_whole() {
         let mut rng = fastrand::Rng::with_seed(1);

@@ -40,7 +40,7 @@ pub struct Case {
     pub line: u32,
     /// The case is skipped (`test.skip`).
     pub is_skipped: bool,
-    /// The services that run during the case; `None`: all.
+    /// The services that run during the case. With `None`, all services run.
     pub services: Option<Vec<String>>,
 }
 

@@ -20,7 +20,7 @@ pub enum Plain {
     Number(f64),
     /// A string of arbitrary bytes.
     Bytes(Vec<u8>),
-    /// A table with the keys 1 to n; a table from a script is never an empty list.
+    /// A table with the keys 1 to n. An empty table from a script is a `Map`, not a `List`.
     List(Vec<Self>),
     /// A table that is not a list, as keys and values.
     Map(Vec<(String, Self)>),

@@ -1,7 +1,7 @@
 //! Formats values for a test's report: as Lua, in a fixed order, one value a line.
 //!
-//! Values are equal if their texts are, so nothing that distinguishes them may be omitted: strings are quoted, and
-//! numbers have all their digits.
+//! Values count as equal if their texts are equal, so nothing that distinguishes values may be omitted: strings are
+//! quoted, and numbers have all their digits.
 
 use std::cmp::Ordering;
 

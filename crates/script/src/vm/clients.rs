@@ -78,7 +78,7 @@ impl Vm {
         self.settle();
     }
 
-    /// Stops reconnecting, since newer code has taken over.
+    /// Stops the outgoing connections from reconnecting, since newer code has taken over.
     pub(super) fn retire_clients(&mut self) {
         let retire = &self.retire_clients;
         if let Err(error) = self.machine.guarded_without_limit(|| retire.call::<()>(())) {

@@ -17,7 +17,8 @@ const FAILED_WAITS_MAX: u32 = 64;
 const STOPPED: &str = "a handler kept waiting after its connection was closed and was stopped";
 
 impl Vm {
-    /// Fails the wait of a handler if its connection has closed.
+    /// Records the wait of a handler, and fails the wait if the handler's connection has closed. Waits of `app.close`
+    /// don't fail.
     pub(super) fn waits_of_closed(&mut self, id: ConnectionId, handler: HandlerName, token: Token) {
         let Some(local) = self.local(id).filter(|_| handler != HandlerName::Close) else {
             return;

@@ -110,7 +110,7 @@ impl Vm {
         }
         for place in ending {
             if let Some(task) = self.tasks.take(place) {
-                // The awaited result will not arrive.
+                // If the call waits, it is discarded, because the awaited result will not arrive.
                 self.machine.resume(&task.coroutine, &[]);
                 self.machine.discard(task.coroutine);
             }

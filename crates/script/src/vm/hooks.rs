@@ -1,7 +1,7 @@
 //! Hook requests of clients of Centrifugo's protocol: one coroutine and one response for each.
 //!
-//! This module depends neither on the requester nor on the effect of a response: [`Effect::Hook`](crate::Effect::Hook)
-//! contains the request's number.
+//! This module does not know where a response goes: [`Effect::Hook`](crate::Effect::Hook) contains the request's
+//! number, by which the caller finds the client's command.
 
 use mlua::Value;
 use veche_types::codes::ErrorCode;

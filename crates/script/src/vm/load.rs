@@ -32,7 +32,7 @@ pub enum LoadError {
     /// The source can't be read.
     #[error(transparent)]
     Code(#[from] CodeError),
-    /// The script does not compile or fails while loading; with a traceback.
+    /// The script does not compile, or raises an error while it is loaded. The text includes a traceback.
     #[error("{0}")]
     Script(String),
     /// The script does not return a table of handlers.
@@ -178,7 +178,7 @@ impl Vm {
             let function = match app_table.raw_get(name)? {
                 Value::Nil => continue,
                 Value::Function(function) => function,
-                // The script returned a router.
+                // The handler is a router, which is a callable table.
                 Value::Table(table) if is_callable(&table) => {
                     inner.get::<Function>("as_function")?.call(table)?
                 }

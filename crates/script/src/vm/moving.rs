@@ -1,7 +1,7 @@
 //! Moves calls that wait for `app.start` to the VM with the newer code.
 //!
-//! A prepared call is a coroutine, which can't leave its VM. Its arguments are read back from its stack, and the other
-//! VM prepares a call of its own.
+//! A prepared call is a coroutine, which can't leave its VM. So its arguments are read back from its stack, and the
+//! newer VM prepares a new call with them.
 
 use std::collections::VecDeque;
 

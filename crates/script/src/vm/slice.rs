@@ -1,9 +1,9 @@
-//! Divides a turn's time: each class of work gets a share of the slice, so that none starves another.
+//! Divides the time of a VM's turn, the slice, among classes of work, so that no class starves another.
 //!
-//! Calls that arrive between two turns start at once while the slice has time. In the turn each class that has work
-//! runs for a share; when the slice is used up, the remaining classes wait. A skipped class runs first in the next
-//! turn, and skipped replies run before all others: a reply waits at most two turns, regardless of other work. This
-//! module decides only the order and the time; its caller runs the work.
+//! Calls that arrive between two turns start at once while the slice has time. In the turn, each class that has work
+//! runs for a share of the slice; when the slice is used up, the remaining classes wait. A class that had to wait runs
+//! first in the next turn, and replies that had to wait run before all other classes. So a reply waits at most two
+//! turns, regardless of other work. This module decides only the order and the time; its caller runs the work.
 
 /// The length of a slice in ticks of about 4 ms. It prevents handlers that are each within their budgets from blocking
 /// their worker together.
@@ -23,7 +23,7 @@ pub(super) enum WorkClass {
     Tasks,
     /// Coroutines whose sleep or timeout has ended.
     Timers,
-    /// Coroutines that yielded their turn to others.
+    /// Coroutines that have yielded to other coroutines.
     Yields,
 }
 
@@ -145,7 +145,7 @@ impl TurnSlice {
         order
     }
 
-    /// Ends the turn, in which some classes were served and some have work left.
+    /// Ends the turn. `served` are the classes that ran in the turn, and `left` are the classes that still have work.
     pub(super) fn end_turn(&mut self, served: WorkClasses, left: WorkClasses) {
         self.is_closed = true;
         if left.is_empty() {

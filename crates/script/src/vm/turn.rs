@@ -13,14 +13,14 @@ use crate::raw::{Argument, Coroutine, LuaError, MemoryRoom};
 use crate::task::{Task, TaskOwner};
 use veche_runtime::{Token, WaitResult};
 
-/// The most coroutines of one class that run before another class gets its share.
+/// The maximum number of coroutines of one class that run before another class gets its share.
 const SHARE_STEPS_MAX: usize = 64;
 
 /// The number of coroutines run in a turn after which the classes get no further shares.
 const STEPS_MAX: usize = 256;
 
 impl Vm {
-    /// Completes the wait of a token after its effect was executed or failed.
+    /// Ends the wait that has this token, after the awaited effect was executed or has failed.
     pub fn answer(&mut self, token: Token, answer: &WaitResult, now: Now) {
         self.set_now(now);
         if self.is_waiting(token) {
@@ -44,8 +44,8 @@ impl Vm {
         self.settle();
     }
 
-    /// Resumes the coroutine that waits for a token: at once if there is time and no other
-    /// resumption is queued, otherwise queues the resumption.
+    /// Resumes the coroutine that waits for a token, at once if there is time and no other resumption is queued.
+    /// Otherwise queues the resumption.
     fn wake(&mut self, token: Token, how: WakeReason) {
         if self.context.has_woken() || !self.slice.admits(self.context.clock.ticks()) {
             self.context.wake(token, how);
@@ -356,7 +356,7 @@ impl Vm {
         self.fail_task(task, "cancelled");
     }
 
-    /// Fails the wait of a request's coroutine; one that has not started is dropped.
+    /// Fails the wait of a request's coroutine. A coroutine that has not started is dropped.
     pub(super) fn cancel_request(&mut self, number: u64, words: &str) {
         let is_it = |owner| match owner {
             TaskOwner::Request(of) | TaskOwner::Handshake(of) => of == number,

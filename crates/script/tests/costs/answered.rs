@@ -100,7 +100,7 @@ pub(super) fn fail_calls(bench: &mut Bench) -> Vec<String> {
     lines
 }
 
-/// The maximum number of times that the calls in progress are answered.
+/// The maximum number of rounds in which the calls in progress are failed.
 const ROUNDS: usize = 100;
 
 pub(super) fn problems() -> Vec<String> {

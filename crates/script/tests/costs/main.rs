@@ -434,7 +434,7 @@ fn repeat((names, setup, call): &worst::Worst) -> Option<String> {
         let slip = effects.iter().find(|line| line.contains("attempt to"));
         assert_eq!(slip, None, "{names} {call}");
         bench.text(BOB, "hello");
-        // A publication of a suspended handler comes after the handler's earlier publications.
+        // Only the first line is compared, because handlers that are suspended in `veche.publish` may continue to publish.
         assert_eq!(
             bench.next_effect_lines()[0],
             "send bob text hello",

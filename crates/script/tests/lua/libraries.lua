@@ -45,7 +45,7 @@ function t.what_has_an_order_of_its_own_is_sorted_by_it()
     local ok, why = pcall(table.sort, mixed)
     check.is_true(not ok and why:find("attempt to compare", 1, true), why)
   end
-  -- The comparison function is a C function. `table.sort`, which is written in Lua, calls it.
+  -- The comparison function is a C function, which `table.sort` wraps in a Lua function.
   local words = { "c", "a", "b" }
   table.sort(words, rawequal)
   table.sort(words)

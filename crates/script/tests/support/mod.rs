@@ -213,7 +213,7 @@ impl Bench {
         bench
     }
 
-    /// Runs a script that defines `local function test()`, calls it in a task and returns what it printed.
+    /// Runs `body` in `app.start` and returns the lines that it printed.
     pub(crate) fn run(body: &str) -> Vec<String> {
         let mut bench = Self::new(&format!(
             "local veche = require 'veche'\nlocal app = {{}}\nfunction app.start()\n{body}\nend\nreturn app"
@@ -237,7 +237,7 @@ impl Bench {
         self.vm.closed(id, 1001, "bye", self.now);
     }
 
-    /// Reports that a client connection is closed.
+    /// Reports to the VM that the outgoing connection `server` is closed.
     pub(crate) fn close_of(&mut self, server: ConnectionId) {
         self.vm.closed(server, 1006, "", self.now);
     }

@@ -7,7 +7,7 @@ use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply};
 use veche_calls::mysql::{MysqlReply, MysqlValue, Rows};
 use veche_script::hooks::{AppHookCaller, AppHookRequest, Hook};
 
-/// Returns this many rows of one column, with their numbers.
+/// Returns a reply with `count` rows; the value of the only column is the row's number, from 0.
 pub(crate) fn rows(count: u32) -> CallReply {
     let values = (0..count).map(|number| MysqlValue::Number(number.into()));
     CallReply::Mysql(MysqlReply::Rows(Rows {

@@ -118,7 +118,7 @@ fn it_is_never_over_its_limit_and_throws_nothing_out() {
     ));
     assert!((50..100).contains(&kept));
     assert_eq!(dict.count(0), kept);
-    // Existing entries can be replaced by values of at most the same size. If an entry shrinks, there is room again.
+    // A full dictionary still accepts a value that is not larger than the one that it replaces.
     dict.set(b"key 0", bytes("other"), None, 0).expect("room");
     let much = bytes(&"x".repeat(200));
     assert!(dict.set(b"key 0", much, None, 0).is_err());
@@ -290,7 +290,8 @@ fn it_agrees_with_a_plain_map() {
     for key in keys_of(&dict, b"", 1000, now_ms) {
         dict.delete(&key, now_ms);
     }
-    // The first change that needs room removes expired entries, here a large number.
+    // Each change, even of a missing key, removes some expired entries of its shard, so these
+    // changes together remove all.
     for number in 0..1000 {
         dict.delete(format!("none {number}").as_bytes(), now_ms);
     }

@@ -51,8 +51,8 @@ fn cells(row: &[OwnedCell]) -> Vec<Cell<'_>> {
 }
 
 impl Batch {
-    /// Counts the memory of a change before its values are copied, because rows that share a long text each get a copy
-    /// of it.
+    /// Counts a change and the memory of its values. Fails at a limit before the values are copied, because rows that share
+    /// a long text each get a copy of it.
     fn take<'a>(&mut self, cells: impl Iterator<Item = Cell<'a>>) -> Result<(), TableError> {
         if self.steps.len() == BATCH_MAX {
             return Err(TableError::Batch { most: BATCH_MAX });

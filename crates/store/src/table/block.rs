@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::room::heap_bytes;
 
-/// Bytes, some of which at the end may be unused.
+/// Bytes with spare capacity at the end. The owner of the block knows how many bytes are used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block(Arc<[u8]>);
 
@@ -41,7 +41,8 @@ impl Block {
         Self(bytes.into())
     }
 
-    /// Replaces a range by `count` arbitrary bytes, and moves the used bytes after the range. Returns the new bytes.
+    /// Replaces a range by `count` bytes of arbitrary content, and moves the bytes from the end of the range to `used`,
+    /// where the used bytes end. Returns the new bytes for writing.
     pub(super) fn replace(&mut self, used: usize, range: Range<usize>, count: usize) -> &mut [u8] {
         let from = range.start;
         let bytes = self.change();

@@ -18,14 +18,15 @@ const PIECE_BYTES: usize = 12 << 20;
 /// Size in bytes above which the system's allocator uses a separate memory mapping. Such memory is returned to the system when
 /// it is freed, unlike smaller allocations; and pages that are never touched cost nothing.
 const OWN_MAPPING: usize = 33 << 20;
-/// Minimum size of a piece in bytes; smaller pieces would save too little memory.
+/// Total size of all entries in bytes below which a piece gets no separate memory mapping, because its memory is too small
+/// to matter.
 const PIECE_BYTES_FEW: usize = 1 << 20;
 /// Number of entries in the sample that determines the bounds of pieces. A larger sample gives more even pieces.
 const SAMPLE: usize = 16 << 10;
 /// Approximate size of an entry in a finished index, in bytes.
 const ENTRY_BYTES: usize = 5;
 
-/// Builds all indexes of the table except that of its keys, on several threads. The rows must not change meanwhile.
+/// Builds all indexes of the table except the index of its keys, on several threads. The rows must not change meanwhile.
 pub(super) fn indexes(
     table: &Table,
     rows: &TableRows,

@@ -54,8 +54,8 @@ impl<'a> BulkLoader<'a> {
         })
     }
 
-    /// Adds rows and returns the number of added rows. Releases the lock between rows only if many
-    /// rows have to be removed to make room. An error contains the index of the faulty row.
+    /// Adds rows and returns the number of added rows. Releases the lock between rows only if many rows have to be removed
+    /// to make room. An error contains the index of the refused row in the batch.
     pub(super) fn put(&self, batch: &RowBatch) -> Result<u64, (usize, TableError)> {
         let table = self.table;
         let mut put = 0;
@@ -133,7 +133,7 @@ impl Drop for BulkLoader<'_> {
 }
 
 impl State {
-    /// Adds a row whose secondary indexes are built later. Returns whether it was added.
+    /// Adds a row; its secondary indexes are built later. Returns `false` if an existing row with the same key was kept.
     fn fill(&mut self, table: &Table, how: PutMode, row: &[Cell<'_>]) -> Result<bool, TableError> {
         let there = self.number(table, row[0]);
         if let Some(number) = there.filter(|number| self.rows.find(*number).is_some()) {

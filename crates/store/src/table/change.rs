@@ -66,8 +66,8 @@ impl Table {
         })
     }
 
-    /// Changes values of a row. `changes` contains the indices of columns and their new values. With `snapshot`, the row is
-    /// changed only if it equals that snapshot.
+    /// Changes values of a row. `changes` contains the indices of columns and their new values. With `seen`, the row is
+    /// changed only if it still equals that snapshot.
     ///
     /// # Errors
     /// Those of [`put`](Self::put), and [`TableError::Value`] if the key itself would change.
@@ -328,7 +328,8 @@ impl State {
         Ok(true)
     }
 
-    /// Inserts a row. All checks must have been made.
+    /// Inserts a row. The caller has made all checks. Without `is_indexed`, the row is added only to the index of keys,
+    /// because the other indexes are built later.
     pub(super) fn insert(
         &mut self,
         table: &Table,
@@ -488,9 +489,9 @@ impl State {
         rows.remove(&table.shape, number);
     }
 
-    /// Checks that no other row has the same values in a unique index. Returns expired rows that have them, which must be
-    /// removed first, so that a unique index never contains equal rows. `value` returns the new values; `own` is the number of
-    /// the row that is changed, if it exists.
+    /// Checks that no other row has the same values in a unique index. Returns the numbers of expired rows with these
+    /// values. The caller must remove them before the change, so that a unique index never contains two equal entries.
+    /// `value` returns the new value of a column; `own` is the number of the changed row, or `None` for a new row.
     fn check_unique<'a>(
         &self,
         table: &Table,

@@ -43,7 +43,7 @@ pub enum TableError {
         /// The key that exists already.
         value: String,
     },
-    /// Another row has the same values of a unique index.
+    /// Another row has the same values in the columns of a unique index.
     #[error("index {index} is unique and another row has {values}")]
     UniqueViolation {
         /// The name of the unique index.

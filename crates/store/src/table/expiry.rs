@@ -1,11 +1,11 @@
 //! Expiry of rows. A row counts as absent as soon as it has expired; expired rows are removed later, in bounded steps.
 //!
-//! Each change removes a few expired rows, so that they are removed faster than new ones can arrive. It also removes expired
-//! rows that conflict with it: those with the same key or unique values, and some if the table is full. The others are removed
-//! by later changes and by [`Table::expire`].
+//! Each change removes a few expired rows, so that they are removed faster than new ones can arrive. It also removes the
+//! expired rows that have the same key or unique values as the changed row, and, if the table is full, further expired rows.
+//! The remaining ones are removed by later changes and by [`Table::expire`].
 //!
-//! A change that needs much room removes rows in slices, and releases the lock between them, so the time for which a lock is
-//! held does not depend on how many rows expire at the same moment or have to be evicted. [`RoomBudget`] has the limits.
+//! A change that needs much memory removes rows in slices, and releases the lock between them, so the time for which a lock
+//! is held does not depend on how many rows expire at the same moment or have to be evicted. [`RoomBudget`] has the limits.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ pub(super) const EXPIRED_PER_CHANGE: usize = 8;
 /// The maximum number of rows that are removed while the table stays locked, whether they have expired or are evicted.
 pub(super) const EXPIRED_MAX: usize = 1024;
 
-/// The number of rows that a change may still remove to get room.
+/// The number of rows that a change may still remove to free memory.
 #[derive(Debug)]
 pub(super) struct RoomBudget {
     /// The number of rows that may still be removed before the table is unlocked.
@@ -73,17 +73,16 @@ impl RoomBudget {
 
 /// How a change gets the memory that it needs.
 pub(super) enum Room<'a> {
-    /// The change removes rows within this budget to make room: first expired rows, then evicted ones.
+    /// The change removes rows within this budget to free memory: expired rows first, then rows chosen by [`Evict`].
     Make(&'a mut RoomBudget),
-    /// Room for the whole batch was made before. Removals of expired rows are recorded here, so that they can be undone.
+    /// Memory for the whole batch was freed before. Removals of expired rows are recorded here, so that they can be undone.
     Made(&'a mut Vec<Undo>),
 }
 
 impl Table {
-    /// Removes a few expired rows, then makes a change, both under the lock. `changes` is the
-    /// number of rows that `change` changes. If `change` needs more room than one slice of removals
-    /// frees, the lock is released and `change` is called again; so a call that fails with
-    /// [`TableError::Full`] must either change nothing or continue where it failed.
+    /// Removes a few expired rows, then makes a change, both under the lock. `changes` is the number of rows that `change`
+    /// changes. If `change` needs more memory than one slice of removals frees, the lock is released and `change` is called
+    /// again; so a call that fails with [`TableError::Full`] must either change nothing or continue where it failed.
     pub(super) fn change_in_slices<R>(
         &self,
         changes: usize,
@@ -97,7 +96,8 @@ impl Table {
             state.refuse_while_loading()?;
             if std::mem::take(&mut is_first) {
                 let most = EXPIRED_MAX.min(EXPIRED_PER_CHANGE * changes);
-                // A change always removes a few expired rows, so they do not count as rows removed for room.
+                // These rows count only towards the limit per lock, because every change removes a few expired rows, even if
+                // it needs no memory.
                 budget.lock -= state.expire(self, most, now_ms);
             }
             let result = change(&mut state, &mut budget);
@@ -108,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Removes at most `most` expired rows, those that expired first. Returns the number of removed rows.
+    /// Removes at most `most` expired rows, in the order of their expiry. Returns the number of removed rows.
     ///
     /// Meant for periodic maintenance, since expired rows that are not removed still take memory.
     pub fn expire(&self, most: usize, now_ms: u64) -> usize {

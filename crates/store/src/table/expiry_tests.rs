@@ -179,7 +179,8 @@ fn a_batch_that_is_refused_leaves_expired_rows_as_they_were() {
 
 #[test]
 fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
-    // The first table refuses a row when it is full. Tables that evict get the same number of rows.
+    // The first table does not evict, so it refuses a row when it is full. The other tables evict; they get the same number
+    // of rows as the first one.
     let mut ids_max = 1_000_000;
     for evict in [None, Some("key"), Some("ttl"), Some("by_user")] {
         let table = sessions("id:u32", |draft| {
@@ -206,7 +207,7 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
         assert!(gone > EXPIRED_PER_CHANGE, "room was made: {gone}");
         assert!(gone <= EXPIRED_MAX + EXPIRED_PER_CHANGE, "{gone}");
         assert_eq!(table.count(20), 1);
-        // No row that has not expired is evicted.
+        // Removing expired rows made enough room, so no row was evicted.
         assert_eq!(table.gauges().evicted, 0, "{evict:?}");
         table.check();
     }

@@ -70,7 +70,7 @@ macro_rules! each_made {
     };
 }
 
-/// A key that is computed before its row changes.
+/// A key of any of the three forms, computed from a row's values.
 #[derive(Debug)]
 pub(super) enum IndexKey {
     Narrow(u64),

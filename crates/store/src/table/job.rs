@@ -36,7 +36,8 @@ pub struct JobProgress {
 /// The location of an error in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilePosition {
-    /// The number of the row, counted from 1, and the offset of its first byte.
+    /// The number of the row, counted from 1, and a byte offset in the file: of the invalid content, or of the row's
+    /// beginning if the exact location is unknown.
     Row(u64, u64),
     /// The number of the line, counted from 1.
     Line(u64),

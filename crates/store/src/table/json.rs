@@ -15,7 +15,8 @@ use super::watch::WatchEvent;
 /// An `f64` represents every integer up to this absolute value exactly.
 const EXACT_MAX: u128 = 1 << 53;
 
-/// Writes a row as an object: the key, then the other columns in order of their names, with null for missing values.
+/// Writes a row as an object: the key, then the other columns in order of their names, with null for missing values. With
+/// `is_exact`, integers beyond 2^53 are written as strings.
 pub(super) fn row<'a>(
     out: &mut Vec<u8>,
     schema: &Schema,
@@ -107,7 +108,7 @@ fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
 /// The schema, and a function that returns the row's value of a column.
 pub(super) type RowValues<'a, 'b> = (&'b Schema, &'b dyn Fn(usize) -> Cell<'a>);
 
-/// Writes a change event, with the new values of the row if there is one.
+/// Writes a change event. `row_values` has the row's new values; `None` for an event of the whole table.
 pub(super) fn event(out: &mut Vec<u8>, event: WatchEvent, row_values: Option<RowValues<'_, '_>>) {
     open(out, event);
     if let Some((schema, value_of)) = row_values {

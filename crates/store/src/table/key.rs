@@ -19,8 +19,8 @@ pub(super) trait TreeKey: Ord + Clone + Default + std::fmt::Debug + Send + Sync 
 
     fn push_text(&mut self, text: &[u8]);
 
-    /// Returns the next greater key that does not begin with this one; `None` if there is none. `rest` is the
-    /// number of bits that complete keys have after this prefix, if the size is fixed.
+    /// Treats this key as a prefix. Returns the least key that is greater than all keys with this prefix; `None` if there is
+    /// none. `rest` is the number of bits that complete keys have after the prefix, if the size is fixed.
     fn next(self, rest: u32) -> Option<Self>;
 
     /// Returns the smallest complete key that begins with this one. `rest` is the same as for [`next`](Self::next).
@@ -116,7 +116,7 @@ impl TreeKey for Bytes {
     }
 }
 
-/// The three forms of index keys.
+/// The three forms of index keys: `u64`, `u128` and byte strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Narrow,
@@ -204,8 +204,8 @@ impl KeyShape {
         self.key_at::<K>(shape, position).cmp(key)
     }
 
-    /// Returns whether the index contains a row with these values. A sparse index omits rows whose first indexed column
-    /// is NULL.
+    /// Returns whether a row with these values belongs in the index. A sparse index omits rows whose first indexed column is
+    /// NULL.
     pub(super) fn has<'a>(&self, value: impl Fn(usize) -> Cell<'a>) -> bool {
         !self.is_sparse || value(self.parts[0].0) != Cell::Null
     }
@@ -221,8 +221,8 @@ impl KeyShape {
         self.parts.iter().map(|(column, ..)| *column)
     }
 
-    /// Returns the range of keys of a scan: from the first key, inclusive, to the second, exclusive; `None` if the range is
-    /// empty.
+    /// Returns the range of keys of a scan: the first key, inclusive, and the end, exclusive, which is `None` for a range
+    /// without an end. Returns `None` if the range is empty.
     pub(super) fn range<K: TreeKey>(&self, limits: &IndexRange<'_>) -> Option<(K, Option<K>)> {
         let mut key = K::default();
         for (part, value) in limits.values.iter().enumerate() {
@@ -252,7 +252,7 @@ impl KeyShape {
             key
         };
         let least = || Some(prefix.clone().least(before));
-        // Returns the first key at the limit, or the first key after it.
+        // Returns the least key that is not before the limit, or `None` if all keys are before it.
         let edge = |limit: &Limit<'_>| match limit {
             Limit::None => unreachable!("the caller must have excluded a range without a limit"),
             Limit::Before => Some(least()),

@@ -225,7 +225,7 @@ impl Leaf {
         }
     }
 
-    /// Splits off the rows from an index on.
+    /// Splits off the rows from index `place` on, and returns them as a new leaf.
     pub(super) fn split_off(&mut self, shape: &Shape, place: usize) -> Self {
         let (len, width) = (self.len(), shape.width);
         let texts = self.text_bytes(shape);

@@ -1,7 +1,7 @@
 //! Tables: rows with typed columns and ordered indexes, shared by all workers.
 //!
 //! ```text
-//! Table ── one lock ── State ── TableRows: leaves of columns, by row number
+//! Table ── one lock ── State ── TableRows: rows in leaves, by row number
 //!                            └─ TableIndex: row numbers in order, one for each index
 //! ```
 //!
@@ -129,7 +129,7 @@ pub struct TableInfo {
     pub rows: usize,
     /// Memory used by the table, in bytes.
     pub bytes: usize,
-    /// Bytes by column, in the order of the schema. The entry of the key contains the structures that locate rows.
+    /// Bytes by column, in the order of the schema. The entry of the key includes the structures that locate rows.
     pub columns: Vec<usize>,
     /// Bytes by index, in the order of the schema.
     pub indexes: Vec<usize>,

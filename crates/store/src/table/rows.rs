@@ -1,4 +1,5 @@
-//! The rows of a table by number: leaves in branches. Each leaf and each branch has a lower bound of its row numbers.
+//! The rows of a table in the order of their numbers. Rows are stored in leaves, and leaves in branches. Each leaf and each
+//! branch has a lower bound of its row numbers.
 //!
 //! Two levels suffice: a branch has up to 512 leaves, so the list of branches is short and rarely changes. A clone shares all
 //! leaves, and a writer then copies the leaves that it changes.
@@ -56,8 +57,8 @@ impl<'a> RowPosition<'a> {
     }
 }
 
-/// Returns the index of the last entry of an ascending list that is at most `number`; 0 if there is none. `usual` is the binary
-/// logarithm of the distance between entries if row numbers are consecutive.
+/// In the ascending list `firsts`, returns the index of the last entry that does not exceed `number`; 0 if there is none.
+/// `usual` is the binary logarithm of the distance between entries if row numbers are consecutive.
 ///
 /// Row numbers usually are consecutive; otherwise they are mostly spread evenly. In either case the index can be guessed, which
 /// saves most of the search.
@@ -265,7 +266,7 @@ impl TableRows {
             self.bytes -= branch.leaves[place].bytes();
             branch.leaves.remove(place);
             let first = branch.firsts.remove(place);
-            // The row numbers before the next leaf belong to that leaf from now on.
+            // If the first leaf of a branch was removed, the next leaf takes over its range of row numbers.
             if place == 0 {
                 branch.firsts[0] = first;
             }

@@ -1,7 +1,8 @@
 //! Scans: rows in the order of an index, a slice at a time.
 //!
 //! The table is locked for one slice at a time and may change between slices. A scan remembers the last entry rather than a
-//! position, and continues after that entry. So it visits no row twice, unless a change has moved the row ahead of it.
+//! position, and continues after that entry. So it visits a row a second time only if a change has moved that row further
+//! along in the order of the scan.
 
 use super::cell::InputValue;
 use super::error::TableError;
@@ -44,13 +45,14 @@ enum ScanCursor {
     /// A range of row numbers, for keys from which row numbers are computed: from the first number up to, but not
     /// including, the second.
     Rows(u64, u64),
-    /// A range of entries of the index at the given place in the schema, or of the key's index if `None`.
+    /// A range of entries of the index with this position in [`Schema::indexes`](super::Schema::indexes), or of the index of
+    /// keys if `None`.
     Narrow(Option<usize>, EntryRange<u64>),
     Medium(Option<usize>, EntryRange<u128>),
     Wide(Option<usize>, EntryRange<Bytes>),
 }
 
-/// A range of index entries, from (or after) one entry up to, but not including, another.
+/// A range of index entries: from `low`, or after it, up to but not including `high`.
 #[derive(Clone, Debug)]
 struct EntryRange<K> {
     low: Entry<K>,
@@ -111,8 +113,8 @@ impl Table {
         })
     }
 
-    /// Visits at most `most` next rows of a scan. Returns whether there may be more. If many rows have expired, it may visit
-    /// none although there are more.
+    /// Visits at most `rows_max` further rows of a scan. Returns whether there may be more. If many rows have expired, a
+    /// call may visit none although more rows follow.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -129,8 +131,8 @@ impl Table {
         })
     }
 
-    /// Like [`next`](Self::next), but also stops after the first row for which `visit` returns `false`; the next call continues
-    /// after that row.
+    /// Like [`next`](Self::next), but also stops after the first row for which `look` returns `false`; the next call
+    /// continues after that row.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -197,7 +199,7 @@ impl Table {
 }
 
 impl State {
-    /// Returns the index at a place in the schema, or the key's index for `None`.
+    /// Returns the index with this position in [`Schema::indexes`](super::Schema::indexes), or the index of keys for `None`.
     fn index(&self, place: Option<usize>) -> Result<&TableIndex, TableError> {
         match place {
             None => Ok(self

@@ -10,7 +10,8 @@ pub(super) struct Shape {
     slots: Box<[Slot]>,
     /// The size of a row in bytes, without its strings.
     pub(super) width: usize,
-    /// The byte offset in a row at which the ends of its strings begin. They are the last part of the row.
+    /// The byte offset in a row at which the list of the end offsets of its strings begins. The list is the last part of the
+    /// row.
     pub(super) ends: usize,
     /// The number of string columns.
     pub(super) texts: usize,

@@ -2,23 +2,23 @@
 //!
 //! ```text
 //! file    = chunk of the header, chunk of each block, chunk of the footer; nothing after it
-//! chunk   = bytes, their CRC-32
+//! chunk   = bytes, CRC-32 of these bytes
 //! header  = "VECHETBL", version u32 = 1, length of the rest u32,
-//!           time of writing (wall clock, ms) u64, columns u16,
-//!           for each: length u16, name, length u32, type as in a schema
-//! block   = length of the values u32, rows u32 (1 to 65536), values of each column
-//! values  = 0, or 1 and a bit per row, set if it has a value, lowest first;
-//!           then for each row: numbers, as many bytes as the type has (0 for a missing value);
-//!           strings, the length of each u16, then all of them
-//! footer  = 0xffffffff, rows u64, CRC-32 of all preceding bytes except CRC-32s
+//!           time of writing (wall clock, ms) u64, number of columns u16,
+//!           for each column: length u16, name, length u32, type as in a schema
+//! block   = length of the values u32, number of rows u32 (1 to 65536), values of each column
+//! values  = byte 0; or byte 1 and a bitmap of the rows that have a value, lowest bit first;
+//!           then for a type of fixed size: each value in the size of the type (zeros if missing);
+//!           for strings: the length u16 of each, then the bytes of all strings
+//! footer  = 0xffffffff, number of rows u64, CRC-32 of the header and all blocks without their CRC-32s
 //! ```
 //!
-//! All numbers are little-endian. Columns are in the order of the schema: the key, the others by name; last, if rows
-//! expire, the expiry as absolute wall-clock time. Rows are in the order of their numbers: if the key is an integer of
-//! at most 32 bits, in key order. Indexes are not stored but rebuilt.
+//! All numbers are little-endian; lengths are in bytes. Columns are in the order of the schema: the key, then the others by
+//! name. If rows expire, a last column has the expiry as absolute wall-clock time. Rows are in the order of their row
+//! numbers, which is the key order if the key is an integer of at most 32 bits. Indexes are not stored but rebuilt.
 //!
-//! A snapshot is written to a new file beside the one that it replaces, synced to disk, and renamed. So at any time one of the
-//! two files is complete.
+//! A snapshot is written to a new file, synced to disk, and renamed to the name of the file that it replaces. So a file with
+//! that name is always complete.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -43,7 +43,8 @@ const MAGIC: &[u8; 8] = b"VECHETBL";
 const VERSION: u32 = 1;
 /// The value that marks the footer, in place of a block's length.
 const FOOTER: u32 = u32::MAX;
-/// Maximum length of a header or a block in bytes. It exceeds the size of a full leaf with the longest strings.
+/// Maximum length of a header or a block in bytes. A greater declared length is reported as damage. The limit exceeds the
+/// size of a full leaf with the longest strings.
 const CHUNK_MAX: u32 = 64 << 20;
 /// Maximum number of rows of a block.
 const ROWS_MAX: u32 = 1 << 16;
@@ -176,7 +177,7 @@ impl Table {
         header
     }
 
-    /// Writes the rows of a leaf except expired ones. Returns the number of rows written.
+    /// Encodes the rows of a leaf, except expired ones, as a block in `out`. Returns the number of encoded rows.
     fn block(&self, leaf: &Leaf, clocks: Clocks, out: &mut Vec<u8>) -> u64 {
         let shape = &self.shape;
         let expires = self.schema.expires();

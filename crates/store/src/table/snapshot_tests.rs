@@ -464,7 +464,7 @@ fn a_table_is_read_and_not_changed_while_another_takes_its_place() {
     assert_eq!(table.delete(Cell::Bits(1), 0), Ok(true));
 }
 
-/// The environment variable that is set in a process that saves until it is killed.
+/// The environment variable with the path of the snapshot that a child process saves until it is killed.
 const SAVER: &str = "VECHE_TEST_SAVER";
 
 fn generations() -> Arc<Table> {
@@ -475,8 +475,7 @@ fn generations() -> Arc<Table> {
     )
 }
 
-/// Returns the value of the second column. It is the number of a save, and the same in all rows that were saved
-/// together.
+/// Returns the number of the save, which is the second column of every row. Asserts that it is the same in all rows.
 fn generation(table: &Table) -> u64 {
     let mut seen = Vec::new();
     let mut scan = table
@@ -492,7 +491,8 @@ fn generation(table: &Table) -> u64 {
     seen[0]
 }
 
-/// Not an independent test: the next test runs this function in a process and kills that process.
+/// Not a test of its own: `a_kill_while_saving_leaves_the_previous_file` runs this function in a child process and kills
+/// that process.
 #[test]
 fn saves_until_it_is_killed() {
     let Some(path) = std::env::var_os(SAVER).map(PathBuf::from) else {
@@ -549,7 +549,8 @@ fn a_kill_while_saving_leaves_the_previous_file() {
         let mut saver = start_saver(&path);
         let stamp = || fs::metadata(&path).and_then(|about| about.modified()).ok();
         let before = stamp();
-        // The process is killed after its first save: at a random moment, or once it has begun to write a file.
+        // The process is killed after its first save: in even rounds at a random moment, in odd rounds once it has begun to
+        // write the next file.
         for _ in 0..4000 {
             if stamp() != before {
                 break;

@@ -12,10 +12,11 @@ use super::*;
 const ROWS: u64 = 3000;
 const GROUPS: u64 = 8;
 const CHANGES_EACH: u64 = 15_000;
-/// Added to a row's number to get the other row of its pair; both always change together.
+/// The id of the first row of a pair; the second row has the next id. Each batch changes both rows.
 const PAIR: u64 = 1_000_000;
 
-/// Returns the values of a row. They are derived from the group and the turn, so that a partial change is detected.
+/// Returns the values of a row. The second one is a checksum of the id, the group and the turn, so that a partial change is
+/// detected.
 fn values(id: u64, group: u64, turn: u64) -> [Cell<'static>; 5] {
     let check = (id * 31 + group * 17 + turn) & 0xffff_ffff;
     [id, check, 0, group, turn].map(Cell::Bits)

@@ -1,5 +1,5 @@
-//! The synchronisation types of tables: the real ones, or, with the feature `model`, those of a model checker, which chooses
-//! the next thread at each lock and atomic operation. With that feature only the tests in `model_tests.rs` work.
+//! The synchronisation types of tables. With the feature `model`, they are types of a model checker, which chooses the next
+//! thread at each lock and atomic operation; only the tests in `model_tests.rs` work with them.
 
 #[cfg(not(feature = "model"))]
 pub(super) use parking_lot::{Mutex, RwLock};

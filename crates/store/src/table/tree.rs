@@ -59,12 +59,13 @@ pub(super) enum Edge {
 }
 
 impl<K: TreeKey> Branch<K> {
-    /// Returns the index in a leaf of an entry, or of the first entry after it.
+    /// Returns the index of `entry` in a leaf. If the entry is missing, or `edge` is `Behind`, returns the index of the
+    /// first entry after it.
     ///
     /// The rows of a leaf are scattered in memory, so cache misses dominate the cost of a search. Therefore several rows are
-    /// fetched in parallel, which takes little longer than fetching one: first some around the index where the entry should be
-    /// if keys are spread evenly, then the rows that remain between two of these. If the keys don't permit a guess, the first
-    /// rows are spread over the leaf.
+    /// fetched in parallel, which takes little longer than fetching one: the first rows are around the index where the entry
+    /// should be if keys are spread evenly, and the next rows are between the two rows that enclose the entry. If the keys
+    /// don't permit a guess, the first rows are spread over the whole leaf.
     fn search(&self, leaf: usize, entry: &Entry<K>, edge: Edge, keys: &KeyReader<'_>) -> usize {
         let is_before = |position: RowPosition<'_>| {
             let order = keys.compare_at(position, &entry.0);
@@ -120,7 +121,7 @@ impl<K: TreeKey> Leaf<K> {
     }
 }
 
-/// Returns the index of the last item in an ascending list whose lower bound is at or before an entry; 0 if there is none.
+/// In an ascending list, returns the index of the last item whose lower bound is at or before `entry`; 0 if there is none.
 ///
 /// Where the keys permit it, the index is guessed first; since keys are usually spread evenly, the right index is near the
 /// guess.
@@ -186,7 +187,8 @@ impl<K: TreeKey> Tree<K> {
         self.bytes
     }
 
-    /// Returns the position of an entry, or of the first entry after it. `keys` computes the keys of rows.
+    /// Returns the position of `entry`. If the entry is missing, or `edge` is `Behind`, returns the position of the first
+    /// entry after it. `keys` computes the keys of rows.
     pub(super) fn seek(&self, entry: &Entry<K>, edge: Edge, keys: &KeyReader<'_>) -> TreePosition {
         let branch = last_up_to(&self.branches, entry, |branch| &branch.first);
         let leaves = &self.branches[branch].leaves;
@@ -346,7 +348,7 @@ impl<K: TreeKey> Tree<K> {
         if branch.leaves.len() > 1 {
             let gone = branch.leaves.remove(at.leaf);
             self.bytes -= gone.bytes();
-            // The first leaf of a branch takes over the range of a removed leaf before it.
+            // If the first leaf of a branch was removed, the next leaf takes over its range.
             if at.leaf == 0 {
                 self.begin_at(at.branch, gone.first);
             }

@@ -1,7 +1,7 @@
 //! Notification of watchers. Each watcher has a queue, which receives each change once and in order.
 //!
-//! Changes are queued while the table's lock is held, which defines their order. A full queue accepts no more changes; in their
-//! place its owner gets an entry with the number of changes that it missed.
+//! Changes are queued while the table's lock is held, which defines their order. While a watcher's queue is full, further
+//! changes are only counted; the watcher later gets an entry with their number.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -164,7 +164,7 @@ impl Table {
         self.watchers.lock().held = Some(Vec::new());
     }
 
-    /// Delivers the changes that were held back if they took effect; otherwise drops them.
+    /// Delivers the changes that were held back if the batch took effect; otherwise drops these changes.
     pub(super) fn release_changes(&self, has_happened: bool) {
         let mut watchers = self.watchers.lock();
         let held = watchers.held.take().unwrap_or_default();

@@ -425,7 +425,7 @@ impl MockState {
             });
     }
 
-    /// Fails calls that have timed out.
+    /// Ends calls that have timed out: receiving from a subscription returns no message, and any other call fails.
     fn give_up(&mut self) {
         let now_ms = self.now_ms;
         let is_late = |one: &mut Receiving| one.until_ms <= now_ms;

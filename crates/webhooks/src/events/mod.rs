@@ -51,7 +51,7 @@ struct DeliveryQueue {
 struct State {
     options: Option<config::EventsConfig>,
     queue: VecDeque<ChannelEvent>,
-    /// Events lost for lack of room since the last accepted batch.
+    /// Events lost since the last accepted batch because a queue was full.
     lost: u64,
     is_sending: bool,
     is_over: bool,
@@ -72,7 +72,7 @@ pub struct EventMetrics {
     pub sent: SharedCounter,
     /// Events rejected by the back end.
     pub refused: SharedCounter,
-    /// Events lost for lack of room.
+    /// Events lost because a queue was full.
     pub lost: SharedCounter,
     /// Failed requests that were retried.
     pub failures: SharedCounter,
@@ -123,8 +123,7 @@ impl EventDelivery {
         };
         let room = (options.queue as usize).saturating_sub(state.queue.len());
         let over = events.len().saturating_sub(room) as u64;
-        // Without room the latest events are lost, since the back end can still query the current
-        // state.
+        // If the queue is full, the newest events are dropped; the back end can still query the current state.
         state.queue.extend(events.drain(..).take(room));
         state.lost += lost + over;
         // The counter has only one writer, since the state is locked.
@@ -178,8 +177,8 @@ impl DeliveryQueue {
     }
 
     /// Waits for events to send; returns `None` once the sender has to stop. The first batch is sent immediately and
-    /// may be empty: it reports that a process has started, so that the back end discards what it knows from a process
-    /// that was killed.
+    /// may be empty: it reports that a process has started, so that the back end discards the state that an earlier
+    /// process had reported before it was killed.
     fn next(&self, is_first: bool) -> Option<(Vec<ChannelEvent>, u64)> {
         let mut state = self.state.lock();
         while !state.is_over && (state.options.is_none() || (state.queue.is_empty() && !is_first)) {

@@ -77,9 +77,9 @@ struct State {
 /// Receives the decision on a request.
 pub type OnDecision = Box<dyn FnOnce(HookDecision) + Send>;
 
-/// Maximum time in the queue: SDKs wait this long for the reply to a command. Without this limit, a
-/// back end that is slower than the rate of reconnects would only decide commands whose clients
-/// have given up.
+/// Maximum time of a request in the queue, in milliseconds. SDKs wait this long for the reply to a command. Without
+/// this limit, a back end that is slower than the rate of reconnects would only decide commands whose clients have
+/// given up.
 const QUEUED_MS_MAX: u64 = 5_000;
 
 /// A request that was not sent yet. Dropping it delivers [`HookDecision::Failed`].

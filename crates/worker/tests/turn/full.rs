@@ -1,4 +1,4 @@
-//! Full lanes: messages wait in order for a free place, and none is lost.
+//! Tests full lanes: messages wait in order until their lane has space, and none is lost.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use veche_worker::{TurnState, Worker, WorkerMessage};
 use crate::app::{APP, Numbers};
 use crate::{end_turn, posted, worker, worker_at};
 
-/// Stands for a message to a hub in the result of `posted`.
+/// The number that represents a message to a hub in the result of `posted`.
 const MAIL: u32 = u32::MAX;
 
 /// The number of messages that fit into a lane.
@@ -38,8 +38,8 @@ fn a_message_without_room_comes_first_next_turn() {
     assert_eq!(posted(&mut worker), [(1, 0), (1, 1), (1, 2)]);
 }
 
-/// The lane to worker 2 is full. The reply for worker 1, produced in the turn in which that lane has room again, must
-/// be sent too.
+/// The lane to worker 2 is full. A reply for worker 1 is produced in the turn in which the lane to worker 2 has space
+/// again; both replies must be sent.
 #[test]
 fn a_message_without_room_keeps_none_for_other_workers_back() {
     let mut worker = worker();
@@ -115,7 +115,7 @@ impl Mesh {
     }
 }
 
-/// All workers answer each list request, however full the lanes are, since each message waits for a free place.
+/// All workers answer each list request even if lanes are full, since each message waits until its lane has space.
 #[test]
 fn a_list_request_outlasts_a_worker_that_has_no_turn_and_takes_no_messages() {
     const ASKED: u32 = 5;

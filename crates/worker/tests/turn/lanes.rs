@@ -13,7 +13,7 @@ use crate::world::Options;
 use crate::world::wire::post;
 use crate::{accept, end_turn, id, posted, turn, worker};
 
-/// Stands for a relay in the result of `posted`.
+/// The number that represents a relay in the result of `posted`.
 const RELAY: u32 = u32::MAX - 2;
 
 fn answer() -> HubMessage {
@@ -36,7 +36,7 @@ fn publication(channel: &str) -> HubMessage {
     }
 }
 
-/// Relays client commands to a response that worker `to` holds.
+/// Relays client commands to a streaming response on worker `to`.
 fn relay(worker: &mut Worker<Numbers, &'static str>, index: u32, to: u8) {
     // An address contains worker, connection and secret as base64. All bits are zero except those of the worker.
     let address = ["AAAA", "AAEA", "AAIA", "AAMA"][usize::from(to)];

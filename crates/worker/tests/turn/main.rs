@@ -128,8 +128,8 @@ fn memory_is_looked_at_once_a_second_until_nothing_is_left() {
         states.push(turn(&mut worker).1);
     }
     assert_eq!(states.last(), Some(&TurnState::Idle(None)), "{states:?}");
-    // After a turn without maintenance it is unknown whether spare memory is left, so the next maintenance is
-    // scheduled.
+    // The last turn had no maintenance, so it is unknown whether spare memory is left. Therefore the next maintenance
+    // is scheduled.
     set_ms(&mut worker, BEGAN_MS + 19_001);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(Some(1000)));
 }

@@ -24,7 +24,7 @@ const CREDITS: u32 = 1024;
 /// The number of a lane's credits that publications may use.
 const PUBLISH_CREDITS: u32 = CREDITS / 2;
 
-/// Returns the name of a channel whose home is the given one of the three workers.
+/// Returns the name of a channel whose home worker is `home`, one of three workers.
 fn channel_of(worker: &Tested, home: u16) -> String {
     let hub = &worker.shared().hub;
     let mut names = (0..).map(|number| format!("channel-{number}"));
@@ -245,7 +245,7 @@ fn a_message_without_room_stays_before_those_behind_it() {
     assert_eq!(again, expected.map(|(to, number)| (to, Ticket(number))));
 }
 
-/// Returns a relay to a session of worker `to`.
+/// Returns relayed commands for a session of worker `to`.
 fn relay(to: u16, text: &str) -> EmulationRequest {
     let address = EmulationAddress::new(WorkerId(to), id(0, 1), [7; 16]);
     EmulationRequest {
@@ -292,7 +292,7 @@ fn relays_keep_the_order_of_their_lane_and_wait_for_no_other() {
     let expected = [(1, "b".to_owned()), (1, "d".to_owned())];
     assert_eq!(relayed(&mut worker), expected);
     assert_eq!(worker.state(), TurnState::Idle(None));
-    // Processing a relay returns its credit, even if its connection is closed.
+    // Processing a relay returns its credit, even if the connection with the streaming response is closed.
     worker.handle_message(2, WorkerMessage::Relay(relay(0, "late")));
     assert_eq!(worker.poll_finished(2), 1);
 }

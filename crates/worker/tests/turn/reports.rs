@@ -33,7 +33,7 @@ const WRITE_TIMEOUT_MS: u64 = 1000;
 
 type Alone = Worker<Recorder, ()>;
 
-/// Returns a worker without other workers, so that it is the home of every channel.
+/// Returns the only worker of a process, which is therefore the home worker of every channel.
 fn alone() -> Alone {
     let mut options = Options::default();
     options.limits.write_timeout_ms = WRITE_TIMEOUT_MS;

@@ -7,7 +7,8 @@ namespace Veche\Exception;
 use Throwable;
 
 /**
- * The key publishes more than `publish_rate` allows, or the address has shown too many wrong keys. Nothing was done.
+ * The key publishes more than `publish_rate` allows, or too many wrong keys have come from the caller's address.
+ * Nothing was done.
  */
 class RateLimitException extends CallerException
 {

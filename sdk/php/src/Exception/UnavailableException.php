@@ -7,8 +7,8 @@ namespace Veche\Exception;
 use Throwable;
 
 /**
- * The server is starting, stopping, or short of memory, or a database refuses a call that may succeed later, such as by
- * a deadlock. Nothing was done, so the call can be made again.
+ * The server is starting, stopping, or short of memory, or a database refuses a call that may succeed later, such as
+ * after a deadlock. Nothing was done, so the call can be made again.
  */
 class UnavailableException extends ServerException
 {

@@ -21,13 +21,13 @@ final class Event
     /**
      * @param string $name `connect`, `refresh`, `subscribe`, `sub_refresh`, `publish`, `rpc`, `client_message` or
      *     `disconnect`.
-     * @param string|null $channel Of `subscribe`, `sub_refresh` and `publish`.
-     * @param string|null $method Of `rpc`.
+     * @param string|null $channel The channel of `subscribe`, `sub_refresh` and `publish`.
+     * @param string|null $method The method of `rpc`.
      * @param string|null $token The token that came with the command.
      * @param list<string> $channels Of `connect`: the server-side subscriptions that a reconnecting client had.
      * @param mixed $data Decoded JSON with objects as arrays, or text, or a {@see Binary}.
      * @param int|null $code Of `disconnect`: the close code.
-     * @param string|null $reason Of `disconnect`.
+     * @param string|null $reason Of `disconnect`: the reason.
      */
     public function __construct(
         public readonly string $name,

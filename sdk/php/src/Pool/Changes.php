@@ -11,7 +11,7 @@ final class Changes
 {
     /**
      * @param int $affected Rows that were changed.
-     * @param int|null $lastId The first number that the database gave to a new row.
+     * @param int|null $lastId The first id that the database has generated for a new row.
      */
     public function __construct(public readonly int $affected, public readonly ?int $lastId = null)
     {

@@ -65,7 +65,7 @@ final class AppTester
     public ?Closure $http = null;
 
     private string $streamed = '';
-    /** @var array<string, mixed> The beginning of a response in parts. */
+    /** @var array<string, mixed> The effect `begin` of a response in parts, with its status and headers. */
     private array $begun = [];
     private Engine $engine;
     private FrameDecoder $decoder;

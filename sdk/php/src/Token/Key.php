@@ -53,7 +53,7 @@ final class Key
      * ext-openssl.
      *
      * @param string $pem The private key.
-     * @param string|null $algorithm By default the one of the curve, or RS256.
+     * @param string|null $algorithm By default the algorithm of the key's curve, or RS256 for an RSA key.
      * @param string|null $id `kid` of the tokens' header.
      * @throws CallerException
      */

@@ -14,7 +14,7 @@ final class Event
     /**
      * @param Opcode $kind Text and Binary for messages; never Continuation.
      * @param string $data Of a Close: the reason.
-     * @param int $code Of a Close; 1005 where it has none.
+     * @param int $code Of a Close: its code, or 1005 if it has none.
      */
     public function __construct(
         public readonly Opcode $kind,

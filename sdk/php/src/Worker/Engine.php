@@ -217,8 +217,8 @@ final class Engine
     }
 
     /**
-     * Writes the answers of handlers that are interrupted by the end of the process. They also announce that it accepts
-     * no further events.
+     * Writes the answers of handlers that are interrupted by the end of the process. The answers also announce that the
+     * process accepts no further events.
      */
     public function fail(string $why): void
     {
@@ -268,7 +268,7 @@ final class Engine
     }
 
     /**
-     * Starts the handlers of the events for which `next` permits it.
+     * Starts the handlers of all events that {@see next()} returns.
      */
     private function begin(): void
     {

@@ -12,7 +12,8 @@ use Veche\Json;
 /**
  * A frame between Veche and a worker: a head in JSON and a payload of bytes, which consists of parts.
  *
- * Objects that each event creates have no readonly properties: PHP initializes them through a slower path.
+ * Objects that are created for each event have no readonly properties, because PHP initializes such properties more
+ * slowly.
  *
  * @internal
  */

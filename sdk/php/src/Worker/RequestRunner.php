@@ -57,8 +57,8 @@ final class RequestRunner
     public function run(array $server, string $body): void
     {
         ob_start();
-        // Otherwise PHP would print fatal errors between the frames in spite of output buffers.
-        // Fatal errors are logged in any case.
+        // With `display_errors`, PHP would print fatal errors between the frames in spite of output buffers. Fatal
+        // errors are logged in any case.
         ini_set('display_errors', '0');
         if ($server['VECHE_PROTOCOL'] !== self::VERSION) {
             $this->write(501, 'this SDK speaks version ' . self::VERSION . " of the runtime protocol\n");

@@ -142,7 +142,7 @@ final class WorkerFrameTest extends TestCase
     }
 
     /**
-     * Converts an empty array to an object if the same place of the other value is an object.
+     * Converts each empty array in `$value` to an object if `$other` has an object at the same position.
      */
     private static function objects(mixed $value, mixed $other): mixed
     {

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(super) enum Unit {
     /// A time in microseconds. Its objectives must contain a time unit.
     Time,
-    /// A count. With `%`, its objective is a percentage of another figure.
+    /// A count. An objective with `%` bounds it as a percentage of another figure.
     Count,
     /// A rate per second, or any other plain number.
     Rate,

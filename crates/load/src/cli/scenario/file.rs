@@ -46,7 +46,7 @@ const OF_A_PHASE: [&str; 5] = ["name", "kind", "together", "allow_bottleneck", "
 /// Keys of a scenario file that are not defaults for phases.
 const OF_THE_FILE: [&str; 4] = ["phase", "promise", "allow_bottleneck", "stop_on_broken"];
 
-/// Reads and checks the file at `path`; its URLs are redirected by `url_override`.
+/// Reads and checks the file at `path`. `elsewhere` replaces the servers in the file's URLs.
 pub(super) fn read(
     path: &Path,
     elsewhere: &UrlOverride,
@@ -194,7 +194,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         phases
     }
 
-    /// Checks that phases that run concurrently need no more than this machine permits.
+    /// Checks that this machine has enough descriptors and memory for the phases that run concurrently.
     fn check_groups(&mut self, phases: &[ScenarioPhase], places: &[usize]) {
         let mut places = places.iter();
         for group in phases.chunk_by(|_, next| next.together) {
@@ -262,7 +262,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                 self.add(*at, message);
             }
         }
-        // The plan might lack a key that could not be parsed, and would report it as missing.
+        // No plan is created, because it would report the keys that could not be parsed as missing.
         if !is_readable {
             return None;
         }
@@ -296,7 +296,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         kind
     }
 
-    /// Reads the values of a phase: first its own, then the defaults that apply to it.
+    /// Reads the values of a phase: first those in the phase, then the file's defaults that apply to it.
     fn read_words(
         &mut self,
         kind: usize,
@@ -424,7 +424,8 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
     }
 }
 
-/// Returns the location of the value that a message is about: the key that it names, or the value that it quotes.
+/// Returns the location of the value that an error message concerns. The message names the value's key or quotes the
+/// value.
 fn subject(message: &str, words: &[(usize, FlagValue)]) -> Option<usize> {
     let start = message.split(' ').next().unwrap_or_default();
     let start = start.trim_end_matches(':');

@@ -1,8 +1,8 @@
 //! `veche bench scenario`: one run that consists of several phases, each a run of another command,
 //! with objectives for the server.
 //!
-//! [`file`] parses the scenario, the phases run consecutively or concurrently, [`merge_phases`] merges their reports,
-//! [`promise`] checks the objectives, [`text`] prints the results.
+//! [`file`] parses the scenario, and [`slo`] its objectives. The phases run consecutively or concurrently.
+//! [`merged_report`] merges their reports, [`slo`] checks the objectives, and [`text`] prints the results.
 
 mod args;
 mod command_flags;
@@ -59,8 +59,8 @@ pub(super) fn run(args: &ScenarioArgs) -> Result<(), CommandFailure> {
     exit_result(&report)
 }
 
-/// Runs all phases, or stops early after an interrupt. Returns each report with the number of
-/// concurrent phases.
+/// Runs the phases until an interrupt, or until an objective is missed if `stop_on_broken` is set. Returns each report,
+/// and whether its phase ran concurrently with the previous one.
 fn run_phases(
     scenario: &Scenario,
     args: &ScenarioArgs,
@@ -140,7 +140,8 @@ fn run_together(
     })
 }
 
-/// Returns the total duration with warm-up, if known.
+/// Returns the planned duration of concurrent phases in nanoseconds: that of the longest phase, with its warm-up.
+/// `None` if the duration of a phase is unknown.
 fn planned_ns(group: &[ScenarioPhase]) -> Option<u64> {
     let planned = |phase: &ScenarioPhase| Some(phase.plan.duration_ns? + phase.plan.warmup_ns);
     let all: Option<Vec<u64>> = group.iter().map(planned).collect();

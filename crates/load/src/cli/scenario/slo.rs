@@ -15,7 +15,7 @@ use super::figures::{FIGURES, Figure, Figures, Unit};
 pub(in crate::cli) struct Slo {
     figure: &'static Figure,
     relation: Relation,
-    /// The bound in the figure's unit, or as a share of 1 if `in_share` is set.
+    /// The bound in the figure's unit, or as a fraction (1 is 100 %) if `in_share` is set.
     bound: f64,
     /// Whether the bound is a share of the figure's total, for example of all messages.
     in_share: bool,
@@ -232,7 +232,7 @@ impl Slo {
     }
 }
 
-/// Returns the bound of an objective, and whether the bound is a share of the figure's total. If it is not, it is in
+/// Returns the bound of an objective, and whether the bound is a share of the figure's total. Otherwise the bound is in
 /// the figure's unit.
 fn bound(figure: &Figure, text: &str) -> Option<(f64, bool)> {
     let end = text

@@ -1,5 +1,5 @@
-//! A receiver's positions in its channels, which it needs for recovery. A route with `positions =
-//! true` sends them.
+//! The last position that a receiver got in each of its channels. The receiver sends these positions when it reconnects,
+//! to get the messages that it missed. Only a route with `positions = true` has positions.
 //!
 //! The tester does not interpret positions.
 

@@ -60,7 +60,7 @@ impl RecoveryState {
         }
     }
 
-    /// Handles an open connection. A receiver without a position gets new messages only.
+    /// Handles the opening of a connection. A receiver without a position gets only new messages, so its absence ends.
     pub(super) fn opened(
         &mut self,
         client_index: u32,
@@ -171,7 +171,8 @@ impl RecoveryState {
         all.map(|publisher| publisher.asked.len() as u64).sum()
     }
 
-    /// Drops outstanding acknowledgements of a publisher.
+    /// Stops waiting for a publisher's outstanding acknowledgements, and records the outcome of these publications as
+    /// unknown.
     pub(super) fn give_up_answers(
         &mut self,
         client_index: u32,

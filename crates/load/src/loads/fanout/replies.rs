@@ -30,7 +30,7 @@ struct Reply {
 #[derive(Deserialize)]
 struct Connect {
     // Every connect reply of Centrifugo has this field. It is required, so that messages of other
-    // servers are not mistaken for one.
+    // servers are not mistaken for a connect reply.
     #[serde(rename = "client")]
     _client: IgnoredAny,
     #[serde(default)]
@@ -68,7 +68,8 @@ pub(super) fn is_one(data: &[u8]) -> bool {
     memchr::memchr(b'\n', data).is_none()
 }
 
-/// Returns the messages of a frame: its lines if each is a complete JSON object, otherwise all of it.
+/// Returns the messages of a frame. Each line is a message if the protocol is Centrifugo's or all lines are JSON objects.
+/// Otherwise, the whole frame is one message.
 pub(super) fn split(data: &[u8], protocol: ServerProtocol) -> impl Iterator<Item = &[u8]> {
     let is_object = |line: &[u8]| line.starts_with(b"{") && line.ends_with(b"}");
     let are_lines =

@@ -129,9 +129,9 @@ fn mann_whitney_cut(n: usize, m: usize) -> (usize, f64) {
     (cut, confidence.max(0.0))
 }
 
-/// Returns the probability of each value from 0 to n·m of the Mann–Whitney statistic if both groups
-/// have the same distribution: the share of all orders of n and m values that have this number of
-/// inversions.
+/// Returns the probability of each value of the Mann–Whitney statistic, from 0 to n·m, for two groups
+/// with the same distribution. The probability of a value is the share of all interleavings of n and m
+/// values that have this number of inversions.
 fn mann_whitney(n: usize, m: usize) -> Vec<f64> {
     // `ways[j][u]` is the number of orders of the values so far that have `j` values of the second
     // group and `u` inversions. Appending a value of the first group adds `j` inversions.

@@ -192,7 +192,7 @@ impl Samples {
 }
 
 /// Returns the figure for each part of the timeline; empty if the timeline is too short or a part
-/// has no figure. Intervals that do not fill a part are dropped at the beginning.
+/// has no figure. All parts have the same length; surplus intervals at the beginning are dropped.
 fn batches(timeline: &[Interval], figure: impl Fn(&[Interval]) -> Option<f64>) -> Vec<f64> {
     let length = timeline.len() / BATCHES;
     if length == 0 {

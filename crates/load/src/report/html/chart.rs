@@ -115,7 +115,7 @@ pub(super) struct ChartLine {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// Writes a chart with its heading, its note and the key of its lines.
+/// Writes a chart with its heading, its note and the legend of its lines.
 pub(super) fn figure(out: &mut String, title: &str, note: &str, key: &[ChartLine], drawing: &str) {
     out.push_str(&format!("<figure>\n<figcaption><h3>{}</h3>", escape(title)));
     if !note.is_empty() {

@@ -392,7 +392,7 @@ pub(super) fn generator(page: &mut TextPage, report: &Report) {
         ));
     }
     page.more(Tone::Plain, &text);
-    // Scripts don't run in the tester's event loop, so there are no turns to report.
+    // Scripts don't run in the tester's event loop, so there are no iterations of the loop to report.
     if report.script.is_none() {
         let turn = time(generator.lag_us_max);
         let waited = share(generator.waited);

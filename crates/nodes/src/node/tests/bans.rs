@@ -1,5 +1,4 @@
-//! Tests bans that a node set while it was cut off, and bans of which it is unknown whether they
-//! were stored.
+//! Tests bans that a node set while it was cut off, and bans that may or may not have been stored.
 
 use super::*;
 

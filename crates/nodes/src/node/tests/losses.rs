@@ -224,7 +224,7 @@ fn a_ban_that_is_only_in_the_stream_reaches_nodes_that_start() {
     assert_eq!(users(&cluster, late), names(["anna", "boris"]));
     // The disconnect does not concern a node without connections.
     assert_eq!(cluster.commands(late), 2);
-    // The last entry of the stream is a ban that was ended.
+    // The last entry of the stream lifts a ban.
     cluster.ask(0, allow("boris", 2));
     let last = cluster.join();
     let bans = bans::of(&cluster.nodes[last]);

@@ -1,8 +1,8 @@
 -- Removes members of nodes whose lease has ended. Returns the removed members, each with its channel and with '1' if the same
 -- user is also a member on a node with a lease.
 --
--- KEYS: nodes with members. ARGV: calling node; prefix of leases; prefix of nodes' channels; prefix of channels'
--- members; maximum number of channels.
+-- KEYS: nodes with members. ARGV: calling node; key prefixes of leases, of the channels of a node, and of the members of a
+-- channel; maximum number of channels.
 local gone = {}
 local left = tonumber(ARGV[5])
 for _, node in ipairs(redis.call('SMEMBERS', KEYS[1])) do

@@ -1,11 +1,18 @@
 -- Compares stored channels with the last position that a node has seen of each, begins a new epoch where they don't match, and
 -- reads the latest publications of the channels for which a subscriber waits.
 -- KEYS: generation, fence, then meta and stream of each channel
--- ARGV: number of the connection, then for each channel: epoch to use if a new one begins, position ttl, epoch that the node
---       has seen ('': none), offset and id of the last publication that it has seen, whether to verify these ('1'), epoch that
---       has ended ('': none), mark (the current time plus the history ttl and the position ttl), slack (by how much the
---       mark may differ from the mark y stored with the position ttl before that is set again), offset after which
---       publications are read ('': none are read), the maximum number of publications that are read
+-- ARGV: number of the connection, then for each channel:
+--   1 epoch to use if a new one begins
+--   2 position ttl
+--   3 epoch that the node has seen ('': none)
+--   4 offset of the last publication that the node has seen
+--   5 id of that publication
+--   6 '1' to begin a new epoch if the store does not have that publication
+--   7 epoch that has ended ('': none)
+--   8 mark: the current time plus the history ttl and the position ttl
+--   9 by how much the mark may differ from the stored mark y before the position ttl is set again
+--   10 offset after which publications are read ('': none are read)
+--   11 maximum number of publications that are read
 -- Returns for each channel its position, the id of the latest publication, that publication if the node has not seen it, and the
 -- publications that were read; or 1 if the channel is as the node has seen it.
 local known = redis.call('MGET', KEYS[1], KEYS[2])

@@ -1,6 +1,6 @@
 -- Records that a client of a node has joined or left a channel. Returns whether the same user is a member on another node.
 -- KEYS: members of the channel, channels with members of the node, nodes with members, fence
--- ARGV: node (16 digits), client, user, data ('': it has left), channel, whether to look for the
+-- ARGV: node (16 digits), client, user, data ('': the client has left), channel, whether to look for the
 --       user ('1'), prefix of leases, number of the connection
 local fence = redis.call('GET', KEYS[4])
 -- Ignores a delayed command of an earlier connection: a later connection has sent newer data.

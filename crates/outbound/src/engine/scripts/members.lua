@@ -1,7 +1,7 @@
 -- Returns the members of a channel on nodes with a lease, or the numbers of clients and of users.
 --
--- KEYS: members of the channel. ARGV: calling node; prefix of leases; 'counts' to return only the numbers, or the least
--- number of members for which only the numbers are returned.
+-- KEYS: members of the channel. ARGV: calling node; prefix of leases; 'counts' to return only the numbers, or the
+-- maximum number of clients for which the members are listed (with more, only the numbers are returned).
 local all = redis.call('HGETALL', KEYS[1])
 local is_live = {[ARGV[1]] = true}
 local list, users, clients, count = {}, {}, 0, 0

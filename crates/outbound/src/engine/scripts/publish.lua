@@ -1,10 +1,10 @@
 -- Assigns an offset to a publication, stores it, and publishes it to the feeds of the nodes.
 -- KEYS:
---   1 meta
---   2 stream
+--   1 meta: epoch, latest offset and other properties of the channel
+--   2 stream: publications of the channel
 --   3 generation
 --   4 result for the idempotency key
---   5 fence
+--   5 fence: number of the port's latest connection
 --   6 number of stored publications
 -- ARGV:
 --   1 topic
@@ -70,7 +70,8 @@ if is_new then
   epoch, top = ARGV[7], 0
 end
 local offset = string.format('%.0f', top + 1)
--- x is the mark of the last setting of both lifetimes, y that of the position ttl, which comparisons and reads set alone.
+-- Field x is the mark at which both lifetimes were last set. Field y is the mark at which the position ttl was last
+-- set, also by comparisons and reads, which do not set the history ttl.
 local function is_near(stored) return stored and math.abs(tonumber(ARGV[14]) - tonumber(stored)) <= tonumber(ARGV[15]) end
 local is_lasting = not is_new and ARGV[14] and is_near(meta[6]) and is_near(meta[7])
 -- Without NOMKSTREAM, an expired stream would be created again without a lifetime.

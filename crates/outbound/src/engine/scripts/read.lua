@@ -1,8 +1,13 @@
--- Reads publications together with the position.
---
--- KEYS: meta, stream, generation. ARGV: epoch to use if a new one begins, position ttl, offset ('': none), limit, direction
--- (forward, reverse, latest), the current time plus both ttl (the mark), and by how much the mark may differ from the stored
--- one before the position ttl is set again.
+-- Reads publications of a channel together with the channel's position.
+-- KEYS: meta, stream, generation
+-- ARGV:
+--   1 epoch to use if a new one begins
+--   2 position ttl
+--   3 offset after which publications are read; with direction reverse, the offset before which they are read ('': none)
+--   4 limit
+--   5 direction (forward, reverse, latest)
+--   6 mark: the current time plus the history ttl and the position ttl (missing: the position ttl is set each time)
+--   7 by how much the mark may differ from the stored mark y before the position ttl is set again (missing if 6 is)
 local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'y')
 local generation = redis.call('GET', KEYS[3]) or '0'
 local epoch, top = meta[1], meta[2] or '0'

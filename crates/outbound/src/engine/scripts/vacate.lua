@@ -1,8 +1,8 @@
 -- Removes the records of channels with subscribers on nodes whose lease has ended. Returns the time, and those channels that
 -- have no subscribers on other nodes.
 --
--- KEYS: nodes with such channels. ARGV: calling node; prefix of leases; prefix of nodes' channels; prefix of channels'
--- nodes; maximum number of channels.
+-- KEYS: nodes with such channels. ARGV: calling node; key prefixes of leases, of the channels of a node, and of the nodes of
+-- a channel; maximum number of channels.
 local time = redis.call('TIME')
 local gone = {tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)}
 local left = tonumber(ARGV[5])

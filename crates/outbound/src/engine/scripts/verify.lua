@@ -25,8 +25,8 @@ if known ~= ARGV[1] then
     if ARGV[3] ~= '' then redis.call('SET', KEYS[2], ARGV[3]) end
   end
 end
--- The server was started without some publications that this port has seen. From now on a channel's stored publications are
--- valid only once a node has compared the channel (check.lua). This is marked by a suffix of the generation after '/'.
+-- If the server was started without some publications that this port has seen, a channel's stored publications are
+-- valid only once a node has compared the channel (check.lua). A suffix of the generation after '/' marks this state.
 if ARGV[3] ~= '' and ARGV[6] ~= '' and ARGV[6] ~= ARGV[1]
   and tonumber(ARGV[7]) > tonumber(redis.call('GET', KEYS[5]) or '0') then
   local begun = string.match(redis.call('GET', KEYS[2]) or '0', '^[^/]*')

@@ -92,8 +92,8 @@ pub fn write_request<'h>(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Parses the response at the front of `input` to a request with these `key`, `protocols` and `deflate`; returns its
-/// length (frames may follow) and the negotiated values. `None` while it is incomplete.
+/// Parses the response at the front of `input`. `key`, `protocols` and `deflate` are those of the request. Returns the
+/// length of the response (frames may follow) and the negotiated values; `None` while the response is incomplete.
 ///
 /// # Errors
 /// The response does not accept the request (RFC 6455 section 4.1).
@@ -159,7 +159,7 @@ fn write_header(out: &mut Vec<u8>, name: &str, value: &str) {
     }
 }
 
-/// Returns whether a part of the request contains no line break and no zero byte.
+/// Returns whether a part of the request contains neither a line break nor a NUL byte.
 fn is_safe(part: &str) -> bool {
     !part.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
 }

@@ -26,7 +26,8 @@ impl<'a, 'b> UpgradeRequest<'a, 'b> {
     }
 }
 
-/// Parses an upgrade; `None` if the request does not ask for a WebSocket and needs an HTTP response.
+/// Parses an upgrade request; `None` if the request does not ask for a WebSocket, so that it needs an ordinary HTTP
+/// response.
 ///
 /// # Errors
 ///
@@ -101,7 +102,7 @@ fn refusal(reason: &'static str) -> HttpError {
     }
 }
 
-/// Returns the value of a header that must not be repeated.
+/// Returns the value of a header that must not be repeated; `None` if the header is missing or repeated.
 fn only<'b>(head: &Head<'b>, name: &str) -> Option<&'b str> {
     let mut values = head.header_all(name);
     let value = values.next()?;

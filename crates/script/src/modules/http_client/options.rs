@@ -422,7 +422,8 @@ impl Draft<'_> {
     }
 }
 
-/// Passes a value, or each value of a list, as text. Returns `false` if one is neither a string, a number nor a boolean.
+/// Passes a value, or each value of a list, to `take` as text. Returns `false` if a value is not a string, a number or
+/// a boolean.
 fn each_scalar(
     value: &Value,
     mut take: impl FnMut(&[u8]) -> mlua::Result<()>,

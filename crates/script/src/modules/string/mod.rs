@@ -1,9 +1,10 @@
 //! `string.find`, `match`, `gmatch`, `gsub` and `rep` with bounded cost.
 //!
 //! LuaJIT's own functions match in C, where no hook interrupts them: one unlucky pattern would block the worker. So
-//! `shim.lua` replaces them. Scripts can't distinguish the replacements, which call [`crate::pattern`] through the functions
-//! of this module. The functions of this module return errors as text instead of raising them, because an error raised in
-//! Rust would reach the script as userdata without a position. A search stops when the CPU time of its run is used up.
+//! `shim.lua` replaces them with functions that call [`crate::pattern`] through this module. Scripts can't tell the
+//! replacements from the originals. The functions of this module return errors as text instead of raising them, because
+//! an error raised in Rust would reach the script as userdata without a position. A search stops when the CPU time of
+//! its run is used up.
 
 #[cfg(test)]
 mod tests;

@@ -26,9 +26,9 @@ local REPEATED_BYTES = 256 * 1024
 local BATCH_MATCHES_MAX = 64
 local CARET = byte("^")
 
--- By pattern, the maximum subject length up to which LuaJIT's functions can't be costly; -1 if they can be costly for
--- any subject. The bound for `find` is larger if the pattern has no special characters, because `find` then searches
--- for plain text.
+-- `bounds` maps a pattern to the maximum length of a subject on which LuaJIT's functions can't be costly, or to -1 if
+-- they can be costly on any subject. `find_bounds` has the bounds for `find`, which are larger for a pattern without
+-- special characters, because `find` then searches for plain text.
 local bounds, find_bounds, bounds_count = {}, {}, 0
 
 local function learn(p)
@@ -222,8 +222,8 @@ local function gsub_asking(s, p, replacement, count_max)
     add(sub(s, copied))
   end
 
-  -- A function called by `gsub_native`, a C function, can't yield. The same is true of callbacks of
-  -- LuaJIT's own `gsub`.
+  -- Callbacks of LuaJIT's own `gsub` can't yield. Here they can't either, because `replace_all` is called by
+  -- `gsub_native`, a C function.
   gsub_native("", "", replace_all)
   if failure then return failure end
   if count == 0 then return false, s, 0 end

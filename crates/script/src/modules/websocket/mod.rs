@@ -31,8 +31,8 @@ pub(super) fn install(
     let client: Table = native.get("client")?;
     let folder: Rc<Path> = folder.into();
 
-    // `check(name, url, options)` raises errors, or returns the host, whether it is an address, and the total timeout
-    // in seconds.
+    // `check(name, url, options)` raises an error if an argument is invalid. Otherwise it returns the host, whether the
+    // host is an IP address, and the total timeout in seconds.
     let own = Rc::clone(&folder);
     let check = lua.create_function(move |_, (name, values): (LuaString, MultiValue)| {
         let arguments = Arguments::new(function(&name), values);
@@ -69,7 +69,8 @@ pub(super) fn install(
                 headers: options.headers,
                 compresses: options.compresses,
                 message_bytes_max: options.message_bytes_max,
-                // The remaining time was computed from floating-point seconds since boot and has a rounding error.
+                // The remaining time was computed from floating-point seconds since boot. Its rounding error must not
+                // add a millisecond.
                 timeout_ms: (seconds * 1000.0 - 0.001).ceil().max(1.0) as u64,
                 ping_interval_ms: options.ping_interval_ms,
                 pong_timeout_ms: options.pong_timeout_ms,

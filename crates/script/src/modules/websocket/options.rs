@@ -36,7 +36,7 @@ const OWN_HEADERS: &[&str] = &[
     "upgrade",
 ];
 
-/// The options of one connection; fields as in [`Dial`](crate::Dial).
+/// The options of one connection. The fields have the same meaning as in [`Dial`](crate::Dial).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) protocols: String,
@@ -129,7 +129,7 @@ impl Options {
     }
 }
 
-/// Returns one subprotocol, or a list of them in order of preference.
+/// Returns the subprotocols, joined with commas in order of preference. `value` is one name or a list of names.
 fn protocols(value: &Value) -> Result<String, String> {
     const WHAT: &str = "a list of subprotocol names without spaces and commas";
     let mut joined = String::new();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mlua::Table as LuaTable;
 use veche_store::table::Table;
 
-/// A table used by a VM.
+/// A table of `veche.table` that a VM uses.
 pub(crate) struct BoundTable {
     pub(crate) table: Arc<Table>,
     /// Addresses of the column names as Lua strings. Lua stores each string only once, so equal addresses mean equal names.
@@ -15,7 +15,8 @@ pub(crate) struct BoundTable {
     _names: LuaTable,
 }
 
-/// The tables used so far, by number. The list never shrinks, so the numbers in objects stay valid.
+/// The tables that a VM has used so far; a table's number is its index. The list never shrinks, so the numbers in Lua
+/// objects stay valid.
 #[derive(Default)]
 pub(crate) struct BoundTables {
     pub(super) list: Vec<Rc<BoundTable>>,
@@ -29,7 +30,7 @@ impl BoundTables {
         known.map(|number| number as u32)
     }
 
-    /// Assigns a number to a table; `names` are its columns as Lua strings.
+    /// Assigns a number to a table. `names` are the names of the table's columns as Lua strings.
     pub(crate) fn keep(&mut self, table: Arc<Table>, names: LuaTable) -> mlua::Result<u32> {
         let places = names
             .sequence_values::<mlua::LuaString>()
@@ -43,7 +44,7 @@ impl BoundTables {
         Ok(self.list.len() as u32 - 1)
     }
 
-    /// Returns the table of an assigned number.
+    /// Returns the table that has this number.
     pub(crate) fn table(&self, number: u32) -> Arc<Table> {
         Arc::clone(&self.list[number as usize].table)
     }

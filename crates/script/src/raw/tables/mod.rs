@@ -31,7 +31,7 @@ use crate::ttl;
 use bound::BoundTable;
 use row::{push_cell, push_row};
 
-/// Returns the methods and the constructor.
+/// Returns a Lua table with the constructor, the methods and the metatable of table objects.
 pub(crate) fn functions(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<LuaTable> {
     let (functions, meta) = (lua.create_table()?, lua.create_table()?);
     let all: [(&str, ffi::lua_CFunction); 21] = [
@@ -118,9 +118,9 @@ impl Call {
         self.or_fault(self.table().key(given))
     }
 
-    /// Returns the number of a column by its name.
+    /// Returns the number of the column whose name is at a stack index.
     fn column(&self, index: c_int) -> Result<usize, FaultSubject> {
-        // SAFETY: as above.
+        // SAFETY: as in `key`.
         match unsafe { row::given(self.state, index) } {
             InputValue::Text(name) => {
                 let place = self.bound.column(name);
@@ -135,9 +135,9 @@ impl Call {
         }
     }
 
-    /// Returns a row's time to live in milliseconds, if set.
+    /// Returns the time to live at a stack index, in milliseconds; `None` if the argument is nil.
     fn ttl(&self, index: c_int) -> Result<Option<u64>, FaultSubject> {
-        // SAFETY: as above.
+        // SAFETY: as in `key`.
         match unsafe { row::given(self.state, index) } {
             InputValue::Null => Ok(None),
             _ if !self.table().schema().has_ttl => Err(FaultSubject::argument(
@@ -382,7 +382,7 @@ unsafe extern "C-unwind" fn update(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `incr(table, key, column, by)` → the sum.
+/// `incr(table, key, column, by)` → the new value of the column; nil if there is no such row.
 unsafe extern "C-unwind" fn incr(state: *mut lua_State) -> c_int {
     // SAFETY: `functions` created this closure, as `method` requires.
     unsafe {

@@ -10,7 +10,7 @@ use super::{Call, FaultSubject, shown};
 /// The integer up to which Lua can represent all integers exactly.
 const EXACT_MAX: u128 = 1 << 53;
 
-/// Returns a value in place on the stack.
+/// Returns the value at a stack index. The bytes of a string are not copied.
 ///
 /// # Safety
 /// A string's bytes are valid only as long as the value stays on the stack.
@@ -27,7 +27,7 @@ pub(super) unsafe fn given<'a>(state: *mut lua_State, index: c_int) -> InputValu
                 let text = ffi::lua_tolstring(state, index, &raw mut length);
                 InputValue::Text(std::slice::from_raw_parts(text.cast::<u8>(), length))
             }
-            // `veche.null`.
+            // A null pointer is `veche.null`.
             ffi::LUA_TLIGHTUSERDATA if ffi::lua_touserdata(state, index).is_null() => {
                 InputValue::Null
             }
@@ -39,7 +39,7 @@ pub(super) unsafe fn given<'a>(state: *mut lua_State, index: c_int) -> InputValu
     }
 }
 
-/// Visits each field of the table at a stack index: its column's number, and its value.
+/// Calls `look` with the column's number and the value of each field of the table at a stack index.
 ///
 /// # Safety
 /// The table's content is not changed while values are used.
@@ -81,7 +81,8 @@ unsafe fn fields<'a>(
 }
 
 impl Call {
-    /// Returns a row with all columns; missing ones have no value.
+    /// Returns the row described by the Lua table at a stack index. A missing column is null, or an error if the column
+    /// is not nullable.
     pub(super) fn whole_row(&self, index: c_int) -> Result<Vec<Cell<'static>>, FaultSubject> {
         let columns = self.table().schema().visible();
         let mut row = vec![Cell::Null; columns.len()];
@@ -103,7 +104,7 @@ impl Call {
         }
     }
 
-    /// Returns the given columns of a row.
+    /// Returns the columns that the Lua table at a stack index sets, each with its new value.
     pub(super) fn changes(
         &self,
         index: c_int,
@@ -121,7 +122,7 @@ impl Call {
     }
 }
 
-/// Pushes a value.
+/// Pushes the value of a column as a Lua value.
 ///
 /// # Safety
 /// The stack has room for the value.

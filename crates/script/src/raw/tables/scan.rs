@@ -10,7 +10,7 @@ use super::{Call, FaultSubject, boxed, method, push_boxed, row, shown};
 /// The number of rows in the first slice. It is small, since most scans are short; later slices are larger.
 const FIRST_ROWS: usize = 32;
 const SLICE_ROWS: usize = 256;
-/// The most columns of a scan. A table has at most 65, but a list may repeat them.
+/// The maximum number of columns of a scan. A table has at most 65 columns, with the key, but a list may repeat a column.
 const COLUMNS_MAX: usize = 128;
 /// Number of rows that are aggregated each time the lock is held.
 const SUMMED_ROWS: usize = 4096;
@@ -26,8 +26,8 @@ struct ScanRequest {
 }
 
 impl Call {
-    /// Parses an index, values and options from a stack index on. `number` is the position of the index among the
-    /// caller's arguments, for errors.
+    /// Parses the arguments from stack index `from` on: the name of an index, values and options. For error texts,
+    /// `number` is the position of the index's name among the arguments of the script's call.
     fn scan(&self, from: c_int, number: c_int) -> Result<Scan, FaultSubject> {
         let state = self.state;
         // SAFETY: the arguments of the call stay on the stack until the call returns.
@@ -207,7 +207,7 @@ unsafe fn begin_as(state: *mut lua_State, name: &'static str) -> c_int {
     }
 }
 
-/// `scan(table, list, columns, index, …)` → the number of rows in the list, and a scan to continue with.
+/// `scan(table, list, columns, index, …)` → the number of rows in the list, and a scan for `more` if there may be more rows.
 pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
     // SAFETY: `functions` made this Lua function, as `begin_as` requires.
     unsafe { begin_as(state, "scan") }

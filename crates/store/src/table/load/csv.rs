@@ -42,7 +42,6 @@ pub(super) fn file(
         .from_reader(reader);
     let mut record = csv::ByteRecord::new();
     let mut order: Option<Vec<usize>> = None;
-    // The position is copied, since the next read overwrites the record.
     while reader
         .read_byte_record(&mut record)
         .map_err(|error| fault(&error))?

@@ -188,7 +188,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
         }
     }
 
-    /// Parses the objects of a list after its bracket.
+    /// Parses the objects of a list, whose opening bracket has been consumed.
     fn elements(&mut self, batch: &mut RowBatch, sink: &mut Sink<'_>) -> Result<(), LoadFault> {
         if self.next()? == b']' {
             self.window.take(1);

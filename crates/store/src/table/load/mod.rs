@@ -96,8 +96,8 @@ impl LoadOptions {
 impl Table {
     /// Starts to load rows from a file (`.gz` if compressed), from the files of a folder, or from the files of an archive
     /// (`.zip`). An empty table gets all rows or none, and is [loading](TableError::Loading) until its indexes are built;
-    /// watchers get a single event. If the table has rows already, the rows before an error stay. The loaded rows expire after
-    /// the schema's default time, if it has one.
+    /// watchers get a single event. If the table already has rows, the rows that were added before an error stay. The loaded
+    /// rows expire after the schema's default time, if it has one.
     ///
     /// The job's outcome is the number of rows added. Errors: [`JobError::File`], [`JobError::Row`], [`JobError::Table`],
     /// [`JobError::Thread`], [`JobError::Cancelled`]. If the rows exceed the memory limit of a table that was empty, nothing is

@@ -1,8 +1,8 @@
 //! Parses a JSON object into a row.
 //!
 //! The object, or its available part, is contiguous in memory. An incomplete object is parsed again from its beginning when
-//! more data is available. This is rare, because objects are short compared with a read, and it avoids a search for the end of
-//! each object.
+//! more data is available. Such repetitions are rare, because objects are short compared with a read. They avoid a search
+//! for the end of each object.
 
 use std::borrow::Cow;
 
@@ -52,7 +52,7 @@ impl<'a> Cursor<'a> {
         self.text.get(self.at).copied().ok_or(Stop::More)
     }
 
-    /// Returns the next byte after whitespace.
+    /// Skips whitespace, and returns the next byte without consuming it.
     #[inline]
     fn skip(&mut self) -> Result<u8, Stop> {
         loop {

@@ -13,7 +13,8 @@ const DIGITS_FEW: usize = 18;
 /// Number of digits that always fit into 128 bits.
 const DIGITS_MANY: usize = 38;
 
-/// Converts a number in JSON syntax. `is_whole`: it has neither a fraction nor an exponent.
+/// Converts a number in JSON syntax. `is_whole` is true if the number has neither a fraction nor an
+/// exponent.
 pub(super) fn number<'a>(text: &[u8], is_whole: bool) -> InputValue<'a> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -64,7 +65,8 @@ pub(super) fn set(
     Ok(())
 }
 
-/// Sets the missing columns of the current row to null; an error if a column is not nullable.
+/// Checks that each column without a value in the current row is nullable. [`RowBatch`] returns
+/// such values as null.
 pub(super) fn fill(schema: &Schema, batch: &RowBatch) -> Result<(), TableError> {
     for (place, column) in schema.visible().iter().enumerate() {
         if !batch.is_set(place) {

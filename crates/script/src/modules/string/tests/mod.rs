@@ -107,7 +107,7 @@ impl Cases {
     }
 }
 
-/// Compares `PATTERN_CASES` random cases, generated from the seed `PATTERN_SEED`.
+/// Compares random cases. The environment variables `PATTERN_CASES` and `PATTERN_SEED` set their number and their seed.
 #[test]
 fn does_as_luajit_does() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().unwrap());
