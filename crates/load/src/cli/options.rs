@@ -242,7 +242,7 @@ pub(super) struct PublishArgs {
     /// --rate, and runs each rate for --duration. Figures as in scenarios; may be given several times
     #[arg(long, value_name = "PROMISE")]
     pub(super) find_rate: Vec<String>,
-    /// Length of a message in bytes; at least 48, since it contains its publisher and number
+    /// Length of a message in bytes; at least 57, since it contains its publisher and number
     #[arg(short, long, value_name = "SIZE", default_value = "64", value_parser = size)]
     pub(super) size: usize,
     /// Sent by a receiver when it is open, to subscribe; {i} is its number

@@ -157,7 +157,11 @@ fn fanout(
         return Err(usage("--body: lacks {data}, the message"));
     }
     if args.size <= NOTE_BYTES_MIN {
-        let words = format!("--size {}: at least {}", args.size, NOTE_BYTES_MIN + 1);
+        let words = format!(
+            "--size {}: must be at least {} bytes, since a message contains its publisher and number",
+            args.size,
+            NOTE_BYTES_MIN + 1
+        );
         return Err(usage(words));
     }
     if args.recover && !is_answered(publishers.target.scheme, body) {

@@ -178,12 +178,12 @@ fn evaluate(rate: f64, report: &Report, promises: &[Slo]) -> SearchStep {
 fn shown(step: &SearchStep) -> String {
     let p99 = step.p99_us.map_or_else(|| "-".to_owned(), show_time);
     let outcome = match (step.held, step.broken.is_empty()) {
-        (true, _) => "held".to_owned(),
-        (false, true) => "no answer came".to_owned(),
-        (false, false) => step.broken.join("; "),
+        (true, _) => "objectives met".to_owned(),
+        (false, true) => "failed: nothing was received".to_owned(),
+        (false, false) => format!("failed: {}", step.broken.join("; ")),
     };
     format!(
-        "{:>10.0} a second  {:>10.0} came  p99 {p99:>9}  {outcome}",
+        "rate {:>10.0}/s  received {:>10.0}/s  p99 {p99:>9}  {outcome}",
         step.rate, step.per_second
     )
 }

@@ -353,11 +353,15 @@ impl Engine<'_> {
                     &ErrorCase::new(ErrorCause::Closed, words),
                 );
             }
-            ClientState::WebSocket(..) | ClientState::Lines(_) => {
+            ClientState::WebSocket(..) => {
                 let fault = ErrorCase::new(
                     ErrorCause::Closed,
                     "the server ended the connection without a Close frame",
                 );
+                self.fail(driver, client_index, &fault);
+            }
+            ClientState::Lines(_) => {
+                let fault = ErrorCase::new(ErrorCause::Closed, "the server ended the connection");
                 self.fail(driver, client_index, &fault);
             }
             ClientState::Connecting | ClientState::Handshaking(_) => {

@@ -391,7 +391,7 @@ fn generator(out: &mut String, report: &Report) {
         share(generator.waited),
     ));
     cells.push(cell(
-        "longest turn of the tester's loop",
+        "longest iteration of the tester's event loop",
         time(generator.lag_us_max),
     ));
     if report.settings.rate.is_some() {

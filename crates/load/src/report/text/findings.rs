@@ -396,8 +396,9 @@ pub(super) fn generator(page: &mut TextPage, report: &Report) {
     if report.script.is_none() {
         let turn = time(generator.lag_us_max);
         let waited = share(generator.waited);
-        let text =
-            format!("longest turn of the loop {turn}; waited for a core {waited} of the time");
+        let text = format!(
+            "longest iteration of the event loop {turn}; waited for a core {waited} of the time"
+        );
         page.more(Tone::Plain, &text);
     }
     if settings.rate.is_some() {
