@@ -421,12 +421,12 @@ impl ActiveOrder {
             Err(_) => write!(words, "there is no certificate to present"),
         };
         warn!(target: TARGET, directory = masked(&self.directory),
-            "acme: no new certificate for {names}, {words}; after {} in a row the next attempt is in {} s: {why}",
-            match attempts.failures {
-                1 => "1 failure".to_owned(),
-                failures => format!("{failures} failures"),
-            },
+            "acme: no new certificate for {names}, {words}; the next attempt is in {} s{}: {why}",
             attempts.next_s - now_s,
+            match attempts.failures {
+                0 | 1 => String::new(),
+                failures => format!(", after {failures} failures in a row"),
+            },
         );
     }
 }

@@ -171,7 +171,7 @@ local DEPTH_MAX = 64
 local function fill(expected, got, depth)
   if type(expected) == "function" then
     if expected(got) then return got end
-    return { ["\0shown"] = "<what this function accepts>" }
+    return { ["\0shown"] = "<a value that the function accepts>" }
   end
   if type(expected) ~= "table" then return expected end
   if getmetatable(expected) == Matcher then

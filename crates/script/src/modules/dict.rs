@@ -29,7 +29,8 @@ const UPDATES_MAX: usize = 1000;
 /// `pcall`.
 pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let shared = lua.create_table()?;
-    let dicts = GrowingList::of_store();
+    // The store's own limits keep the lists small.
+    let dicts = GrowingList::new("dict: there is no dictionary with that number");
     shared.set("dict_methods", dict_methods(lua, context, &dicts)?)?;
     let own = Rc::clone(context);
     let dict = lua.create_function(move |_, values: MultiValue| {
@@ -41,7 +42,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         Ok(dicts.keep(dict))
     })?;
     shared.set("dict", dict)?;
-    let counters = GrowingList::of_store();
+    let counters = GrowingList::new("counter: there is no counter with that number");
     shared.set("counter_methods", counter_methods(lua, &counters)?)?;
     let own = Rc::clone(context);
     let counter = lua.create_function(move |_, values: MultiValue| {

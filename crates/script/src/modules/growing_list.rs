@@ -36,11 +36,6 @@ impl<T> GrowingList<T> {
         }
     }
 
-    /// Creates a list for objects of the store. The store's own limits keep the list small.
-    pub(super) fn of_store() -> Self {
-        Self::new("there is no element with that number")
-    }
-
     /// Adds an object unless it is listed, and returns its number.
     pub(super) fn keep(&self, one: Arc<T>) -> f64 {
         let Inner { list, numbers } = &mut *self.inner.borrow_mut();
@@ -97,17 +92,14 @@ mod tests {
 
     #[test]
     fn the_same_one_has_one_number() {
-        let kept = GrowingList::of_store();
+        let kept = GrowingList::new("no such one");
         let (one, other) = (Arc::new(7), Arc::new(7));
         assert_eq!(kept.keep(Arc::clone(&one)), 0.0);
         assert_eq!(kept.clone().keep(Arc::clone(&other)), 1.0);
         assert_eq!(kept.keep(Arc::clone(&one)), 0.0);
         assert!(Arc::ptr_eq(&kept.find(1.0).expect("kept"), &other));
         let error = kept.find(2.0).expect_err("none").to_string();
-        assert!(
-            error.contains("there is no element with that number"),
-            "{error}"
-        );
+        assert!(error.contains("no such one"), "{error}");
     }
 
     #[test]

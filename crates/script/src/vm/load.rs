@@ -52,7 +52,7 @@ pub enum LoadError {
         script: String,
     },
     /// The watchdog's thread can't be started.
-    #[error("no watchdog: {0}")]
+    #[error("the watchdog thread can't be started: {0}")]
     Watch(std::io::Error),
 }
 

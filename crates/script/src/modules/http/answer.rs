@@ -122,11 +122,16 @@ fn pairs(table: &Table) -> mlua::Result<Vec<(String, String)>> {
         let name = match &name {
             Value::String(name) if name.as_bytes().len() <= HEADERS_BYTES_MAX => {
                 let name = name.to_str();
-                let name = name.map_err(|_| fault("request: a header's name is not UTF-8"))?;
+                let name =
+                    name.map_err(|_| fault("request: the name of a response header is not UTF-8"))?;
                 name.to_owned()
             }
             Value::String(_) => return Err(too_long()),
-            _ => return Err(fault("request: a header's name must be a string")),
+            _ => {
+                return Err(fault(
+                    "request: the name of a response header must be a string",
+                ));
+            }
         };
         let mut add = |value: &Value| {
             if !limit.take(name.len() + text_bytes(value) + SEPARATOR_BYTES)? {

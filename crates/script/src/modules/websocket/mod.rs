@@ -48,10 +48,12 @@ pub(super) fn install(
         move |_, (address, seconds, values): (LuaString, f64, MultiValue)| {
             let arguments = Arguments::new("websocket.connect", values);
             let (url, options) = read(&arguments, &folder)?;
-            let address: IpAddr = address
-                .to_str()?
-                .parse()
-                .map_err(|_| fault("not an address"))?;
+            let address = address.to_str()?;
+            let address: IpAddr = address.parse().map_err(|_| {
+                fault(format!(
+                    "websocket.connect: '{address}' is not an IP address"
+                ))
+            })?;
             let clients = own.world.clients.get();
             if clients >= clients_max {
                 let why =
