@@ -72,7 +72,7 @@ impl Checker<'_> {
         if let Some(port) = port.filter(|&port| port != PORT && port != 0) {
             self.warn(
                 at,
-                format!("tls: acme: the authority connects to port {PORT} of each name: forward it to port {port} of this machine"),
+                format!("tls: acme: the authority connects to port {PORT} of each name: forward that port to port {port} of this machine"),
             );
         }
         if table.has("allow") {

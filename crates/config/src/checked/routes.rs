@@ -169,7 +169,7 @@ impl Checker<'_> {
             let message = match listen {
                 "public" | "internal" if !roles_known => return None,
                 "public" | "internal" if !table.has("listen") => {
-                    "no [[listen]] is public, so this route would never be used; choose one with listen = NAME".to_owned()
+                    "no [[listen]] is public, so this route would never be used; name another [[listen]] with listen = NAME".to_owned()
                 }
                 "public" | "internal" => format!("listen: no [[listen]] has role {listen:?}"),
                 _ => {

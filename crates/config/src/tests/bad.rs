@@ -460,7 +460,7 @@ fn routes_against_each_other() {
     says(
         "[[listen]]\naddress = \"127.0.0.1:1\"\nrole = \"internal\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"\n",
         &[
-            "4:1: no [[listen]] is public, so this route would never be used; choose one with listen = NAME",
+            "4:1: no [[listen]] is public, so this route would never be used; name another [[listen]] with listen = NAME",
         ],
     );
 }
@@ -627,7 +627,7 @@ fn apps() {
     says_after_listen(
         &format!("{same}{}", same.replace("/a", "/b").replace("2MiB", "3MiB")),
         &[
-            "12:10: memory: route 1 runs the same script with another value; configure two [[app]] to run it twice",
+            "12:10: memory: route 1 runs the same script with another value; to run the script twice, configure two [[app]] sections",
         ],
     );
     // Like any two routes, an app's route and another one can't have the same path and method.

@@ -257,7 +257,7 @@ fn certificates_that_are_ordered() {
         warnings,
         [
             "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme connects from addresses that it does not publish; allow all addresses",
-            "/etc/veche/veche.toml:4:7: tls: acme: the authority connects to port 443 of each name: forward it to port 8443 of this machine",
+            "/etc/veche/veche.toml:4:7: tls: acme: the authority connects to port 443 of each name: forward that port to port 8443 of this machine",
         ]
     );
 }
