@@ -92,10 +92,12 @@ impl ControlLink {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
         if line.len() > LINE_BYTES_MAX || self.unsent.len() + line.len() > UNSENT_BYTES_MAX {
-            return Err(io::Error::new(
-                io::ErrorKind::StorageFull,
-                "too much unread data on the control socket",
-            ));
+            let why = format!(
+                "a message on the control link exceeds {} MiB, or more than {} MiB wait to be sent",
+                LINE_BYTES_MAX >> 20,
+                UNSENT_BYTES_MAX >> 20
+            );
+            return Err(io::Error::new(io::ErrorKind::StorageFull, why));
         }
         self.unsent.extend_from_slice(&line);
         self.flush()
@@ -196,10 +198,11 @@ impl ControlLink {
             self.received.extend_from_slice(&bytes[..taken]);
             if self.received.len() > 2 * LINE_BYTES_MAX || self.descriptors.len() > DESCRIPTORS_MAX
             {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "too much unread data was received on the control socket",
-                ));
+                let why = format!(
+                    "more than {} MiB or {DESCRIPTORS_MAX} descriptors were received on the control link and not read",
+                    (2 * LINE_BYTES_MAX) >> 20
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
         }
     }

@@ -308,7 +308,7 @@ impl<P: ServerProgram> ServerRun<P> {
         let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
             .map_err(|error| Some(error.to_string()))?;
         let mut link = link.map_err(|_| {
-            let how = "only `veche serve` can start the server process, with a control socket as standard input";
+            let how = "only `veche serve` can start the server process, since it passes the control link as standard input";
             Some(how.to_owned())
         })?;
         match PreparedServer::of(&mut link, &mut program) {
@@ -404,7 +404,7 @@ impl<P: ServerProgram> ServerRun<P> {
         if readable {
             let moved = self.link.receive().and_then(|()| self.link.flush());
             if let Err(error) = moved {
-                warn!(target: TARGET, %error, "the connection on the control socket failed");
+                warn!(target: TARGET, %error, "the control link to the supervisor failed");
                 self.link.end();
             }
             self.read_messages(control);

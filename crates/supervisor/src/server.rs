@@ -224,7 +224,7 @@ impl ServerChild {
         }) {
             // A broken pipe means that the process has died and will be reaped.
             if error.kind() != io::ErrorKind::BrokenPipe {
-                tracing::error!(target: TARGET, %error, pid = self.pid(), "the connection on the control socket failed: killing the server process");
+                tracing::error!(target: TARGET, %error, pid = self.pid(), "the control link to the server process failed: killing that process");
                 self.kill();
             }
             self.link.end();
@@ -247,7 +247,7 @@ impl ServerChild {
                 Ok(ended) => ended.map(|(_, status)| describe(status)),
                 // The supervisor's previous program, which ran in this process, has reaped the
                 // child. So the exit status is unknown.
-                Err(Errno::CHILD) => Some("no word".to_owned()),
+                Err(Errno::CHILD) => Some("exit status unknown".to_owned()),
                 Err(error) => return Err(error.into()),
             };
         }
