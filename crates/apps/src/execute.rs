@@ -124,7 +124,8 @@ impl AppHosts {
                                 .unsubscribe(connection, name, &mut shared.requests);
                         }
                         let given_up = self.tickets.drop_waiters(connection, Some(&channel));
-                        let words = || "unsubscribed meanwhile".to_owned();
+                        let words =
+                            || "the subscription was cancelled by an unsubscribe".to_owned();
                         refused.extend(given_up.into_iter().map(|token| (token, words())));
                     }
                     Effect::Publish {

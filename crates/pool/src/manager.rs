@@ -531,11 +531,15 @@ impl Manager {
         }
         let in_hand = std::mem::take(&mut process.in_hand);
         let jobs = in_hand.into_values().filter_map(|one| one.job);
-        let why = if why.is_empty() { "it ended" } else { &why };
+        let why = if why.is_empty() {
+            "the process ended"
+        } else {
+            &why
+        };
         for job in jobs {
             self.figures.add_failed();
             let name = job.name.name();
-            let text = format!("{name}: process {instance} ({pid}) has not responded: {why}");
+            let text = format!("{name}: no response from process {instance} ({pid}): {why}");
             let process = Some(LogProcess { instance, pid });
             put_unanswered(&job, Unanswered::Failed, Some(text), process);
         }
@@ -547,7 +551,7 @@ impl Manager {
         if was_starting {
             let process = &mut self.processes[index];
             let errors = std::mem::take(&mut process.start_errors);
-            let text = format!("a process has not started: {why}\n{errors}");
+            let text = format!("process {instance} ({pid}) failed to start: {why}\n{errors}");
             if let Some(user) = self.shared.first_user() {
                 user.messages
                     .push(PoolMessage::NotStarted(text.trim_end().to_owned()));

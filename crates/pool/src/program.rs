@@ -61,7 +61,7 @@ impl Program {
                 Some(spawner) => {
                     manager::start(&inner.options, spawner, Arc::clone(&inner.figures))
                 }
-                None => Err("its pool was already started".to_owned()),
+                None => Err("the process pool was already started".to_owned()),
             }
         };
         let pool = inner.pool.get_or_init(start);

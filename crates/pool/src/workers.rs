@@ -10,9 +10,9 @@ use foldhash::fast::FixedState;
 use veche_calls::{CallError, CallErrorKind, CallOutcome, WorkerConnection};
 use veche_runtime::hooks::{Hook, HookResponse};
 use veche_runtime::wire::{
-    CallBridge, CallRequest, EffectBuilder, ErrorScope, EventConnection, EventName, EventOrigin,
-    Frame, FrameLimits, FromWorker, HandlerOutput, OutgoingEvent, ResultHead, WorkerCall, encode,
-    encode_message,
+    CallBridge, CallRequest, EffectBuilder, EffectsFull, ErrorScope, EventConnection, EventName,
+    EventOrigin, Frame, FrameLimits, FromWorker, HandlerOutput, OutgoingEvent, ResultHead,
+    WorkerCall, encode, encode_message,
 };
 use veche_runtime::{
     Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,
@@ -142,8 +142,11 @@ impl Workers {
         let Some(encoded) = encoded else {
             return false;
         };
-        if encoded.is_err() {
-            self.log(name, "the event is larger than a frame may be");
+        if let Err(error) = encoded {
+            self.log(
+                name,
+                &format!("the event can't be sent to a process: {error}"),
+            );
             self.fail(origin);
             return true;
         }
@@ -236,7 +239,7 @@ impl Workers {
                 if let EventOrigin::Handshake(of) = origin {
                     self.handshake(of, handled, is_end, frame);
                 } else if !self.carry(handled, origin) {
-                    self.log(in_hand.name, "too much data is sent at once");
+                    self.log(in_hand.name, &EffectsFull.to_string());
                     if is_end {
                         self.fail(origin);
                     }
@@ -383,7 +386,7 @@ impl Workers {
                 self.calls.insert(token.0, waiting);
             }
             Ok(false) => {
-                let words = "not possible here";
+                let words = "the connection belongs to another worker thread";
                 let fault = CallError::new(CallErrorKind::Invalid, words.to_owned());
                 let head = ResultHead::failed(waiting.id, &fault);
                 self.result(waiting, &head, &[]);
@@ -401,8 +404,8 @@ impl Workers {
         let mut frame = Vec::new();
         let parts = [data];
         let parts = if data.is_empty() { &parts[..0] } else { &parts };
-        if encode(&mut frame, FrameLimits::default(), head, parts).is_err() {
-            let words = "the result is larger than a frame may be".to_owned();
+        if let Err(error) = encode(&mut frame, FrameLimits::default(), head, parts) {
+            let words = format!("the result can't be sent to the process: {error}");
             let fault = CallError::new(CallErrorKind::Refused, words);
             let short = ResultHead::failed(call.id, &fault);
             if encode(&mut frame, FrameLimits::default(), &short, &[]).is_err() {

@@ -12,8 +12,8 @@ use veche_calls::{
 };
 use veche_runtime::hooks::{Hook, HookResponse};
 use veche_runtime::wire::{
-    CallBridge, EffectBuilder, EventConnection, EventName, EventOrigin, Frame, FrameDecoder,
-    FrameLimits, FromWorker, OutgoingEvent, encode,
+    CallBridge, EffectBuilder, EffectsFull, EventConnection, EventName, EventOrigin, Frame,
+    FrameDecoder, FrameLimits, FromWorker, OutgoingEvent, encode,
 };
 use veche_runtime::{
     Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,
@@ -88,15 +88,10 @@ impl PerEvent {
             origin,
             call: None,
         };
-        if encode(
-            &mut frame,
-            FrameLimits::default(),
-            &outgoing.head,
-            &outgoing.parts,
-        )
-        .is_err()
-        {
-            self.fail(&in_hand, "the event is larger than a frame may be");
+        let limits = FrameLimits::default();
+        if let Err(error) = encode(&mut frame, limits, &outgoing.head, &outgoing.parts) {
+            let words = format!("the event can't be sent to the script: {error}");
+            self.fail(&in_hand, &words);
             return;
         }
         let request = self.program.request(client, frame);
@@ -118,7 +113,10 @@ impl PerEvent {
     fn settle(&mut self, id: u64, in_hand: InHand, outcome: CallOutcome) {
         match outcome {
             Ok(CallReply::Fastcgi(reply)) => self.answered(id, &in_hand, reply),
-            Ok(_) => self.fail(&in_hand, "the FastCGI call got a reply of another kind"),
+            Ok(_) => self.fail(
+                &in_hand,
+                "the FastCGI request got a reply of another protocol",
+            ),
             Err(fault) if fault.kind == CallErrorKind::PoolFull => self.busy(id, in_hand, &fault),
             Err(fault) => self.fail(&in_hand, &fault.words),
         }
@@ -146,7 +144,7 @@ impl PerEvent {
         let part = if is_handshake { Parts::End } else { Parts::All };
         if !self.carry_frames(&body, id, in_hand, part) {
             self.effects.list.truncate(before);
-            self.fail(in_hand, "too much data is sent at once");
+            self.fail(in_hand, &EffectsFull.to_string());
             return;
         }
         if let EventOrigin::Handshake(of) = in_hand.origin {

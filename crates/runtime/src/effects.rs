@@ -333,9 +333,9 @@ pub struct Effects {
 }
 
 /// The maximum number of bytes recorded before the effects are executed; further effects are refused.
-const BYTES_MAX: usize = 64 << 20;
+pub(crate) const BYTES_MAX: usize = 64 << 20;
 /// The maximum number of effects recorded before they are executed.
-const COUNT_MAX: usize = 1 << 20;
+pub(crate) const COUNT_MAX: usize = 1 << 20;
 /// The maximum number of log bytes recorded before the effects are executed; further lines are
 /// dropped. The worker formats all recorded lines at once and does nothing else meanwhile.
 const LOG_BYTES_MAX: usize = 1 << 20;

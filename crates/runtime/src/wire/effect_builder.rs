@@ -5,6 +5,7 @@ use veche_types::{ConnectionId, MessageKind, PayloadKind};
 
 use super::from_worker::{CallRequest, HandlerEnd, HandlerOutput, WorkerCall, WorkerEffect};
 use super::head::AttributeValue;
+use crate::effects::{BYTES_MAX, COUNT_MAX};
 use crate::hooks::HookResponse;
 use crate::{
     Attribute, Credential, Effect, Effects, HandshakeReply, Level, PositionRequest, Token,
@@ -37,7 +38,7 @@ pub trait CallBridge {
 
 /// The limit of recorded effects is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too much data is sent at once")]
+#[error("the handlers' output exceeds {} MiB or {COUNT_MAX} effects at once", BYTES_MAX >> 20)]
 pub struct EffectsFull;
 
 /// Converts a handler's output into effects.

@@ -206,7 +206,9 @@ fn number(bytes: &[u8]) -> (Option<u32>, &[u8]) {
 
 /// The error of a frame that exceeds the other side's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a frame with a head of {head_bytes} and a payload of {payload_bytes} bytes is too long")]
+#[error(
+    "the head of {head_bytes} bytes or the payload of {payload_bytes} bytes exceeds the limit of a frame"
+)]
 pub struct FrameTooLong {
     /// The length of the head in bytes.
     pub head_bytes: usize,

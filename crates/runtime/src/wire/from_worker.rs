@@ -333,7 +333,8 @@ impl<'a> FromWorker<'a> {
 }
 
 fn json<'a, T: Deserialize<'a>>(frame: Frame<'a>, scope: ErrorScope) -> Result<T, MalformedFrame> {
-    serde_json::from_slice(frame.head).map_err(|error| scope.with(format!("the head: {error}")))
+    let read = serde_json::from_slice(frame.head);
+    read.map_err(|error| scope.with(format!("the head of a frame is malformed: {error}")))
 }
 
 fn handled<'a>(
@@ -385,7 +386,7 @@ fn effect<'a>(
         .as_deref()
         .map_or(Ok(PayloadKind::Text), data_kind);
     let data = || {
-        let number = head.data.ok_or("no data")?;
+        let number = head.data.ok_or("the field \"data\" is missing")?;
         Ok::<_, String>((kind.clone()?, parts.get_as(number, kind.clone()?)?))
     };
     Ok(match &*head.effect {
@@ -402,7 +403,10 @@ fn effect<'a>(
         "push" | "publish" => {
             let (kind, data) = data()?;
             let channel = match &*head.effect {
-                "push" => checked(format!("#{}", head.user.ok_or("no user")?).into())?,
+                "push" => {
+                    let user = head.user.ok_or("the field \"user\" is missing")?;
+                    checked(format!("#{user}").into())?
+                }
                 _ => channel(head.channel)?,
             };
             WorkerEffect::Publish {
@@ -461,7 +465,7 @@ fn effect<'a>(
                 Some("error") => Level::Error,
                 Some(other) => return Err(format!("unknown level {other:?}")),
             },
-            text: head.text.ok_or("no text")?,
+            text: head.text.ok_or("the field \"text\" is missing")?,
         },
         _ => return Err("unknown effect".to_owned()),
     })
@@ -469,7 +473,7 @@ fn effect<'a>(
 
 /// Returns the data of one part of a streamed response.
 fn written<'a>(number: Option<u32>, parts: &PayloadParts<'a>) -> Result<&'a [u8], String> {
-    let data = parts.get(number.ok_or("no data")?)?;
+    let data = parts.get(number.ok_or("the field \"data\" is missing")?)?;
     match data {
         [] => Err("a part of a response can't be empty".to_owned()),
         data => Ok(data),
@@ -479,7 +483,7 @@ fn written<'a>(number: Option<u32>, parts: &PayloadParts<'a>) -> Result<&'a [u8]
 /// Validates a channel name. Personal channels are refused.
 fn channel(channel: Option<Cow<'_, str>>) -> Result<Cow<'_, str>, String> {
     match channel {
-        None => Err("no channel".to_owned()),
+        None => Err("the field \"channel\" is missing".to_owned()),
         Some(name) if name.starts_with('#') => {
             Err("channels that begin with # are personal: use push".to_owned())
         }
@@ -507,7 +511,10 @@ fn place(
     let has_own = event.is_some_and(EventName::has_connection);
     match connection {
         None if has_own => Ok(None),
-        None => Err("no connection".to_owned()),
+        None => Err(
+            "the field \"connection\" is missing, and the event has no connection of its own"
+                .to_owned(),
+        ),
         Some(id) => match id.parse() {
             Ok(place) => Ok(Some(place)),
             Err(_) => Err(format!("invalid connection id: {id:?}")),
@@ -573,13 +580,14 @@ fn end<'a>(
         },
         EventName::Start | EventName::Stop | EventName::Message | EventName::Close => match reply {
             None => Ok(HandlerEnd::Done),
-            Some(_) => Err("an event of this kind has no reply".to_owned()),
+            Some(_) => Err("the answer to this event can't have \"reply\"".to_owned()),
         },
         EventName::ClientMessage | EventName::Disconnect if reply.is_none() => Ok(
             HandlerEnd::Hook(Box::new(HookResponse::Granted(Box::default()))),
         ),
         _ => {
-            let response = hook_response(reply.ok_or("no reply")?, parts)?;
+            let reply = reply.ok_or("the answer to this event must have \"reply\"")?;
+            let response = hook_response(reply, parts)?;
             Ok(HandlerEnd::Hook(Box::new(response)))
         }
     }
@@ -601,7 +609,9 @@ fn hook_response(reply: ReplyHead<'_>, parts: &PayloadParts<'_>) -> Result<HookR
         }
         (None, Some(_), None) => Err("an error code must be at least 1".to_owned()),
         (None, None, Some(_)) => Err("a disconnect code must be from 3000 to 4999".to_owned()),
-        _ => Err("a reply must have one of result, error and disconnect".to_owned()),
+        _ => Err(
+            "a reply must have exactly one of \"result\", \"error\" and \"disconnect\"".to_owned(),
+        ),
     }
 }
 
@@ -664,11 +674,11 @@ fn call<'a>(
     let place = || place(head.connection.as_deref(), event);
     let what = match &*head.call {
         "api" => CallRequest::Api {
-            method: head.method.ok_or("no method")?,
+            method: head.method.ok_or("the field \"method\" is missing")?,
             body: head.data.map_or(Ok(&[][..]), |number| parts.get(number))?,
         },
         "connections" => CallRequest::Connections {
-            user: head.user.ok_or("no user")?,
+            user: head.user.ok_or("the field \"user\" is missing")?,
             limit: head.limit.unwrap_or(FOUND).min(FOUND_MAX) as usize,
         },
         "connection" => CallRequest::Connection { of: place()? },
@@ -682,7 +692,7 @@ fn call<'a>(
         },
         "renew" => CallRequest::Renew {
             connection: place()?,
-            token: head.token.ok_or("no token")?,
+            token: head.token.ok_or("the field \"token\" is missing")?,
         },
         "part" if event == Some(EventName::Request) => CallRequest::Part {
             data: written(head.data, &parts)?,

@@ -123,7 +123,7 @@ impl<'a> AppDescription<'a> {
             return Err(refuse(message));
         }
         if hello.concurrency == 0 {
-            return Err(refuse("concurrency: from 1".to_owned()));
+            return Err(refuse("concurrency must be at least 1".to_owned()));
         }
         let name = |event: &EventName| serde_json::to_value(event).ok();
         let known = EventName::ALL.iter().filter_map(name);

@@ -113,7 +113,7 @@ impl<'a> Outside<'a> {
 }
 
 fn http<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<HttpRequest, String> {
-    let url = head.url.take().ok_or("no url")?;
+    let url = head.url.take().ok_or("the field \"url\" is missing")?;
     let is_http = ["http://", "https://"]
         .iter()
         .any(|scheme| url.starts_with(scheme));
@@ -162,8 +162,8 @@ fn http<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<HttpReq
 
 fn statement<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<Outside<'a>, String> {
     Ok(Outside::Mysql {
-        database: head.database.take().ok_or("no database")?,
-        sql: head.sql.take().ok_or("no sql")?,
+        database: (head.database.take()).ok_or("the field \"database\" is missing")?,
+        sql: head.sql.take().ok_or("the field \"sql\" is missing")?,
         values: values::read(part(head, parts)?)?,
         wanted: match head.wanted.as_deref() {
             None | Some("rows") => ResultMode::Rows,
@@ -196,7 +196,7 @@ fn command<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<Outs
     if command.is_empty() {
         return Err("a command must have a name".to_owned());
     }
-    let database = head.database.take().ok_or("no database")?;
+    let database = (head.database.take()).ok_or("the field \"database\" is missing")?;
     Ok(Outside::Redis { database, command })
 }
 

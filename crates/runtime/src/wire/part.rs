@@ -35,7 +35,7 @@ impl<'a> PayloadParts<'a> {
             return Ok(self.payload);
         }
         let end = self.ends.get(place);
-        let end = end.ok_or_else(|| format!("no part {number}"))?;
+        let end = end.ok_or_else(|| format!("the payload has no part {number}"))?;
         let from = place.checked_sub(1).map_or(0, |before| self.ends[before]);
         Ok(&self.payload[from..*end])
     }

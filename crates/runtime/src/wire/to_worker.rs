@@ -422,5 +422,6 @@ fn broken(message: String) -> MalformedFrame {
 }
 
 fn json<'a, T: Deserialize<'a>>(frame: Frame<'a>) -> Result<T, MalformedFrame> {
-    serde_json::from_slice(frame.head).map_err(|error| broken(format!("the head: {error}")))
+    let read = serde_json::from_slice(frame.head);
+    read.map_err(|error| broken(format!("the head of a frame is malformed: {error}")))
 }
