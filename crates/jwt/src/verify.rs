@@ -96,7 +96,7 @@ pub enum TokenError {
     #[error("wrong audience")]
     Audience,
     /// The user claim is missing, or neither a string nor a whole number.
-    #[error("no user (sub)")]
+    #[error("no valid user claim")]
     NoUser,
     /// A claim has a wrong type or is unsupported. The text names the claim and the expected type.
     #[error("{0}")]

@@ -275,7 +275,7 @@ struct MysqlDialer {
 
 impl fmt::Debug for MysqlDialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Dialer")
+        f.write_str("MysqlDialer")
     }
 }
 

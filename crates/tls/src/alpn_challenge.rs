@@ -91,7 +91,7 @@ impl ResolvesServerCert for AlpnChallenges {
 
 impl fmt::Debug for AlpnChallenges {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Proofs(…)")
+        out.write_str("AlpnChallenges(…)")
     }
 }
 

@@ -106,6 +106,6 @@ impl PendingHello {
 
 impl fmt::Debug for PendingHello {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Greeting")
+        out.write_str("PendingHello")
     }
 }

@@ -162,7 +162,7 @@ fn user_answer(answer: &FetchResponse) -> Result<VerifiedUser, String> {
         },
     };
     if user.is_empty() {
-        return Err("invalid user".to_owned());
+        return Err("the user in the response is empty".to_owned());
     }
     if answer.has(EXPIRE_HEADER) {
         let seconds = answer.header(EXPIRE_HEADER).map(str::trim);

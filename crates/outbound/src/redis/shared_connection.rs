@@ -120,7 +120,7 @@ pub(super) struct SharedConnection {
 
 impl fmt::Debug for SharedConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Link")
+        f.write_str("SharedConnection")
     }
 }
 

@@ -73,7 +73,7 @@ enum Item {
 
 impl fmt::Debug for RedisSubscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Subscription")
+        f.write_str("RedisSubscription")
     }
 }
 

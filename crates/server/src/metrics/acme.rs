@@ -17,7 +17,7 @@ pub(super) struct AcmeCollector(pub(super) CertificateManager);
 
 impl fmt::Debug for AcmeCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Acme")
+        out.write_str("AcmeCollector")
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) struct CallCollector(pub(super) Outbound);
 
 impl fmt::Debug for CallCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Calls")
+        out.write_str("CallCollector")
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) struct CertificateCollector(pub(super) Arc<TlsListeners>);
 
 impl fmt::Debug for CertificateCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Certificates")
+        out.write_str("CertificateCollector")
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) struct EventCollector(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for EventCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Told")
+        out.write_str("EventCollector")
     }
 }
 

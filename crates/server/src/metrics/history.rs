@@ -16,7 +16,7 @@ pub(super) struct HistoryCollector(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for HistoryCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("History")
+        out.write_str("HistoryCollector")
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct HookCollector(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for HookCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Decided")
+        out.write_str("HookCollector")
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) struct IdentityCollector(pub(super) Arc<IdentityProviders>);
 
 impl fmt::Debug for IdentityCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Identity")
+        out.write_str("IdentityCollector")
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) struct LogCollector(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for LogCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Logs")
+        out.write_str("LogCollector")
     }
 }
 

@@ -36,7 +36,7 @@ impl ProcessCollector {
 
 impl fmt::Debug for ProcessCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Process")
+        out.write_str("ProcessCollector")
     }
 }
 

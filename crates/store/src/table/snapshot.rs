@@ -576,7 +576,7 @@ impl<R: Read> ChunkReader<'_, R> {
     fn header(&mut self, columns: &[Column]) -> Result<(), JobError> {
         self.read(8)?;
         if self.piece != MAGIC {
-            return self.damaged(0, "it is not a table snapshot");
+            return self.damaged(0, "the file is not a table snapshot");
         }
         self.read(8)?;
         let (version, length) = (self.number(8), self.number(12));
@@ -590,7 +590,7 @@ impl<R: Read> ChunkReader<'_, R> {
             return self.damaged(8, why);
         }
         let Some(there) = read_columns(&self.piece[16..]) else {
-            return self.damaged(16, "a header expected");
+            return self.damaged(16, "the columns in the header are malformed");
         };
         match difference(columns, &there) {
             None => Ok(()),
@@ -613,7 +613,7 @@ impl<R: Read> ChunkReader<'_, R> {
             return Ok(None);
         }
         if length > CHUNK_MAX || rows == 0 || rows > ROWS_MAX {
-            return self.damaged(begin, "expected a block");
+            return self.damaged(begin, "no block of rows begins here");
         }
         self.read(length as usize)?;
         self.check(begin)?;
