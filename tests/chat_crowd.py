@@ -331,9 +331,9 @@ def main():
         process.start()
         theirs.close()
         if not pipe.poll(90):
-            raise SystemExit("the crowd did not come in in 90 s")
+            raise SystemExit(f"the {count} users did not connect within 90 s")
         if (told := pipe.recv()) != "ready":
-            raise SystemExit(f"the crowd did not connect: {told}")
+            raise SystemExit(f"the {count} users did not connect: {told}")
         connected_s = time.monotonic() - started
         per_user = (memory_of(server) - before) / count
         took["silent"] = talk(ann, bob)

@@ -344,7 +344,7 @@ impl World {
             promise!(
                 age_ms < self.setup.history_ttl_ms || self.ledger.doubts_clock(look.at_ms),
                 "expired publications are not read",
-                "{name} told what was {age_ms} ms old"
+                "{name} returned a publication that is {age_ms} ms old"
             );
             let (epoch, offset) = publication
                 .position

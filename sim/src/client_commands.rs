@@ -458,12 +458,12 @@ fn check_recovery(
         promise!(
             !is_recovered || is_known || count == 1,
             "cache recovery returns the newest publication",
-            "{count} publications to who knows {known}"
+            "{count} publications for a client at offset {known}"
         );
         promise!(
             is_recovered || offset == 0 || bytes_max == 0 || !setup.is_lasting(kind),
             "cache recovery returns the newest publication",
-            "nothing to who knows {known}"
+            "no publication for a client at offset {known}"
         );
         return Ok(offset);
     }
@@ -471,7 +471,7 @@ fn check_recovery(
         promise!(
             known_epoch == epoch && known + count as u64 == offset,
             "recovery returns everything that was missed",
-            "{count} publications to who knows {known_epoch:x}:{known}"
+            "{count} publications for a client at {known_epoch:x}:{known}, while the channel is at {epoch:x}:{offset}"
         );
         return Ok(known + 1);
     }
@@ -488,7 +488,7 @@ fn check_recovery(
     promise!(
         !is_there,
         "available publications are recovered",
-        "{missed} publications were missed by who knows {known}"
+        "{missed} publications were not recovered for a client at offset {known}"
     );
     Ok(0)
 }

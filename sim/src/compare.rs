@@ -62,7 +62,7 @@ pub fn compare(seed: u64, begin: StartWorkers) -> Result<u64, Box<Difference>> {
         promise!(
             hashes[before] == trace.hash(),
             "both drivers behave alike",
-            "they do not"
+            "the outputs of the previous step differ"
         );
         step = before;
         Ok(())
@@ -93,7 +93,11 @@ fn outputs(begin: StartWorkers, setup: &Setup, actions: &[Action], step: usize) 
             trace.keep_words();
         }
         outputs = trace.words();
-        promise!(before <= step, "it is over", "on purpose");
+        promise!(
+            before <= step,
+            "the run ends after the compared step",
+            "this failure only ends the run"
+        );
         Ok(())
     });
     outputs

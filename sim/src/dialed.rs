@@ -316,7 +316,7 @@ impl World {
             promise!(
                 server.sent.is_empty() || !server.is_open(),
                 "messages of an application arrive once and in order",
-                "{:?} of {token} did not",
+                "{:?} of {token} did not arrive",
                 server.sent
             );
         }

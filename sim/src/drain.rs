@@ -120,14 +120,14 @@ impl World {
             promise!(
                 notified == 0 || has_stopped || elapsed_ms >= drain.within_ms / 4,
                 "applications stop before clients are closed",
-                "{notified} are after {elapsed_ms} of {} ms",
+                "{notified} clients are closed after {elapsed_ms} of {} ms",
                 drain.within_ms
             );
             let due = *places as u64 * elapsed_ms.min(telling_ms) / telling_ms.max(1);
             promise!(
                 elapsed_ms >= telling_ms || notified as u64 <= due + 1,
                 "clients are closed over the time of a drain",
-                "{notified} of {places} after {elapsed_ms} of {telling_ms} ms"
+                "{notified} of {places} clients are closed after {elapsed_ms} of {telling_ms} ms"
             );
         }
         match elapsed_ms >= drain.within_ms {
@@ -159,7 +159,7 @@ impl World {
             promise!(
                 link.server.is_none() || !link.has_client || !self.peers.reads(link.client),
                 "connections are closed when a drain is over",
-                "link {id} of {}",
+                "link {id} of client {} is open",
                 link.client
             );
         }

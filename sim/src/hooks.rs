@@ -162,7 +162,7 @@ impl World {
         promise!(
             !is_end || untold.is_none(),
             "an application is notified once of a disconnect",
-            "not of {untold:?}"
+            "it was not notified that {untold:?} disconnected"
         );
         Ok(())
     }

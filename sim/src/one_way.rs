@@ -275,7 +275,7 @@ impl OneWayClient {
                 promise!(
                     !is_recovered || since == Some(place),
                     "a one-way client continues at its position",
-                    "{} begins at {place:x?} for who knows {since:x?}",
+                    "{} begins at {place:x?} for a client that was at {since:x?}",
                     one.name
                 );
                 promise!(

@@ -224,7 +224,7 @@ impl PushListener {
         promise!(
             !is_known || known == Some(place),
             "recovery returns everything that was missed",
-            "{name} goes on at {place:x?} for who knows {known:x?}"
+            "{name} continues at {place:x?} for a client that was at {known:x?}"
         );
         if is_known {
             ledger.seen.note(CoverageEvent::RecoveredByPlace);

@@ -78,7 +78,9 @@ pub(crate) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
                 return before(panic);
             }
             let place = panic.location().map(ToString::to_string);
-            let words = panic.payload_as_str().unwrap_or("something else than text");
+            let words = panic
+                .payload_as_str()
+                .unwrap_or("the panic's payload is not text");
             PANICKED.set(Some(Failure {
                 name: format!("no panic at {}", place.unwrap_or_default()),
                 detail: words.to_owned(),

@@ -66,7 +66,7 @@ impl WildcardView {
             promise!(
                 missing.is_none(),
                 "subscribers receive everything",
-                "{client}, who hears all, did not get {missing:?} of {}",
+                "client {client}, which subscribes to all channels, did not receive {missing:?} of {}",
                 CHANNELS[*channel].name
             );
             self.check_places(*channel, ledger)?;

@@ -411,7 +411,7 @@ impl World {
                 promise!(
                     is_notified,
                     "sessions end with a Close",
-                    "that of {client} does not"
+                    "the session of client {client} ended without one"
                 );
                 self.drop_client(id, link.down_ends);
             }
@@ -493,7 +493,11 @@ impl World {
             }
             WorkerOutput::Finished(of, count) => {
                 let had = self.process.lanes.finish(of, worker, count);
-                promise!(had, "credits return once", "from {worker} to {of}");
+                promise!(
+                    had,
+                    "credits return once",
+                    "worker {worker} returned more credits to worker {of} than it had"
+                );
             }
             _ => {}
         }

@@ -83,7 +83,7 @@ def main():
     looked = {finding["id"] for finding in findings}
     missing = {"TLS1", "TLS1_3", "cipher_order", "heartbleed", "ROBOT", "secure_client_renego", "BREACH"} - looked
     if missing or panicked:
-        print(f"FAILED not looked at: {sorted(missing)}\n{done.stdout[-2000:]}{done.stderr[-1000:]}{panicked or ''}")
+        print(f"FAILED checks that did not run: {sorted(missing)}\n{done.stdout[-2000:]}{done.stderr[-1000:]}{panicked or ''}")
     failed = len(bad) + bool(missing or panicked)
     low = [f"{finding['id']} ({finding['finding'][:60]})" for finding in findings if finding["severity"] == "LOW"]
     print(f"testssl.sh: {dict(counts)}; LOW: {', '.join(low) or 'none'}")

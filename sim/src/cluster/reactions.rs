@@ -117,7 +117,7 @@ impl World {
         let subscription = &mut self.clients[client].subscriptions[channel];
         promise!(
             subscription.state == State::Live,
-            "only subscribers hear of losses",
+            "only subscribers are told that publications were lost",
             "client {client} of channel {channel} has {subscription:?}"
         );
         subscription.state = State::Off;

@@ -71,7 +71,7 @@ impl World {
             promise!(
                 subscription.is_some_and(|one| one.numbers.contains(&number)),
                 "unaffected work continues during a stall",
-                "{number} of {name} from worker {from} is not heard by {}: {still:?}",
+                "{number} of {name} from worker {from} has not reached client {}: {still:?}",
                 client.number
             );
         }
