@@ -80,13 +80,13 @@ impl AppHosts {
                         app.bundle = Arc::clone(bundle);
                         app.lifecycle = bundle.lifecycle();
                         app.exit = None;
-                        info!(target: LOG, app = bundle.name(), worker, "reloaded");
+                        info!(target: LOG, app = bundle.name(), worker, "the application was reloaded");
                     })
             }
         };
         if let Err(words) = result {
             // The code was loaded successfully in the check before the reload, so this failure is not deterministic.
-            error!(target: LOG, worker, "not reloaded: {words}");
+            error!(target: LOG, worker, "can't load the new code of an application: {words}");
         }
     }
 
@@ -110,7 +110,7 @@ impl AppHosts {
             Ok(()) => {}
             Err(error) => {
                 let words = bundle.start_error(&error);
-                error!(target: LOG, worker, "no replacement VM: {words}");
+                error!(target: LOG, worker, "can't start the replacement VM: {words}");
             }
         }
     }

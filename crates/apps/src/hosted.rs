@@ -49,7 +49,7 @@ pub(super) enum StartError {
     #[error("{0}")]
     Workers(String),
     /// A reload would change the runtime of an application that keeps its name.
-    #[error("changing the runtime of an app requires another name or a restart")]
+    #[error("the runtime of an app can't change in a reload: rename the app or restart the server")]
     OtherRuntime,
 }
 

@@ -237,7 +237,7 @@ impl AppHosts {
             RestartPolicy::OnFailure => has_failed,
             RestartPolicy::Never => false,
         };
-        let how = if has_failed { "failed" } else { "is done" };
+        let how = if has_failed { "failed" } else { "has finished" };
         if !again {
             info!(target: LOG, app = name, "the service {how}");
             lifecycle.state = LifecycleState::Over;

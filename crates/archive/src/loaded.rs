@@ -42,7 +42,7 @@ pub enum Warning {
     },
     /// The log is damaged before its end. The data after the damage was committed, or may have been.
     #[error(
-        "the log is damaged: {commits} commits in its last {bytes} bytes were cut off, and the latest publications of {channels} channels may be lost: these have new epochs, so that clients notice"
+        "the log is damaged: {commits} commits in its last {bytes} bytes were cut off, and the latest publications of {channels} channels may be lost: these channels have new epochs, so that clients notice"
     )]
     Cut {
         /// The number of bytes that were cut off the end of the log.
@@ -54,7 +54,7 @@ pub enum Warning {
     },
     /// The machine went down while the archive was open, and data reported as durable may not have been on disk.
     #[error(
-        "the machine crashed or lost power, and the latest publications of {channels} channels may be lost: these have new epochs, so that clients notice"
+        "the machine crashed or lost power, and the latest publications of {channels} channels may be lost: these channels have new epochs, so that clients notice"
     )]
     Lost {
         /// The number of channels that got new epochs.

@@ -57,7 +57,7 @@ fn say(notice: &Notice) {
     match notice {
         Notice::Connected => info!(target: LOG, "the engine is connected again"),
         Notice::Lost(error) => {
-            warn!(target: LOG, %error, "the engine is not connected; publications wait for it, then fail");
+            warn!(target: LOG, %error, "the engine is disconnected; publications wait for it, and fail if it stays disconnected");
         }
         Notice::Restarted => {
             info!(target: LOG, "Redis was restarted: comparing the positions of channels");

@@ -123,7 +123,11 @@ impl MemoryMonitor {
                 "memory_limit is reached, so no new work is accepted"
             );
         } else {
-            tracing::info!(used, limit, "below memory_limit again");
+            tracing::info!(
+                used,
+                limit,
+                "memory use is below memory_limit again, so new work is accepted"
+            );
         }
     }
 }

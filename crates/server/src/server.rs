@@ -168,7 +168,7 @@ pub(crate) fn start(
         &common.hooks,
         dev.is_some(),
     ));
-    debug!(addresses = ?start.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>(), "inherited");
+    debug!(addresses = ?start.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>(), "inherited the listening sockets");
     for listener in &start.listeners {
         if let Err(error) = veche_net::spread_evenly(&listener.sockets, workers) {
             let address = listener.address;
@@ -342,7 +342,10 @@ impl RunningServer {
         let mut mailbox = self.mailbox.lock();
         for worker in 0..self.workers {
             if mailbox.post(worker, Class::Control, message()).is_err() {
-                warn!(worker, "a worker processes no commands");
+                warn!(
+                    worker,
+                    "the worker's queue is full: dropped a command for the worker"
+                );
             }
         }
         mailbox.flush();

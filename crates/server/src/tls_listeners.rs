@@ -102,7 +102,10 @@ impl TlsListeners {
             .map(|listener| {
                 let mut tls_listener = TlsListener::new(listener, &self.alpn_challenges)?;
                 if let Err(why) = tls_listener.read() {
-                    error!(listener = tls_listener.label, "no TLS: {why}");
+                    error!(
+                        listener = tls_listener.label,
+                        "the listener accepts no TLS connections: {why}"
+                    );
                 }
                 Some(tls_listener)
             })
@@ -265,7 +268,10 @@ impl TlsListener {
                     certificates.push(read);
                 }
                 // The task that orders the certificate logs the failure and retries.
-                Err(why) if is_ordered => debug!(listener = self.label, "no certificate: {why}"),
+                Err(why) if is_ordered => debug!(
+                    listener = self.label,
+                    "can't read the ordered certificate: {why}"
+                ),
                 Err(why) => return Err(why.to_string()),
             }
         }

@@ -172,8 +172,8 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
             if let Err(error) = self.turn() {
                 // The wait itself failed, which no peer can cause and no retry would fix.
                 let me = self.rest.index();
-                error!(worker = me, %error, "the worker's loop failed");
-                eprintln!("veche: worker {me}: the loop failed: {error}");
+                error!(worker = me, %error, "the worker's event loop failed: aborting the process");
+                eprintln!("veche: worker {me}: the event loop failed: {error}");
                 // Another thread writes the log. This gives it time before the process ends.
                 std::thread::sleep(Duration::from_millis(200));
                 std::process::abort();
@@ -319,7 +319,7 @@ impl<A: WorkerApps> WorkerState<A> {
     fn closed(&mut self, id: ConnectionId, reason: CloseReason) {
         let why = clients::error_text(reason);
         if let Some(closed) = self.worker.handle_closed(id, why.as_deref()) {
-            debug!(worker = self.index(), peer = %closed.peer, ?reason, "closed");
+            debug!(worker = self.index(), peer = %closed.peer, ?reason, "the connection was closed");
             tls::handshake_gone(closed.transport.tls_layer(), &self.worker.shared().stats);
             self.closed += 1;
         }

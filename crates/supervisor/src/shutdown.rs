@@ -95,7 +95,7 @@ impl Supervisor {
     pub(super) fn end_drain(&mut self, now: Instant) {
         let deadline = self.stopping.as_ref().and_then(Shutdown::deadline);
         if deadline.is_some_and(|deadline| now >= deadline) {
-            warn!(target: TARGET, "the time to drain is over");
+            warn!(target: TARGET, "drain time is over: killing the remaining server processes");
             self.kill_to_stop();
         }
     }

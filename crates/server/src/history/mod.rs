@@ -73,7 +73,7 @@ impl HistoryArchive {
             stored_streams = stored.0,
             stored_publications = stored.1,
             ms = (now() - began).as_millis() as u64,
-            "history is back"
+            "history was restored"
         );
         Ok(Self {
             archive: Mutex::new(Some(archive)),

@@ -31,7 +31,7 @@ impl<A: WorkerApps> WorkerState<A> {
         };
         if let Err(why) = may_come {
             // The server has read nothing from the connection and stores nothing for it, so closing it is enough.
-            debug!(target: LOG, %peer, ?why, "turned away");
+            debug!(target: LOG, %peer, ?why, "refused a connection");
             stats.reject_accept(why);
             return driver.close(id);
         }
@@ -76,7 +76,7 @@ impl<A: WorkerApps> WorkerState<A> {
         let has_memory = self.has_memory_for(listener);
         let may_stay = match tls_layer {
             _ if counts && !self.worker.count_address(id, client) => {
-                debug!(target: LOG, peer = %client, "too many connections of this address");
+                debug!(target: LOG, peer = %client, "refused a connection: too many connections from this address");
                 self.worker
                     .shared()
                     .stats
@@ -150,7 +150,7 @@ impl<A: WorkerApps> WorkerState<A> {
             }
             let stats = &self.worker.shared().stats;
             stats.tls_failed(TlsHandshakeFailure::TimedOut);
-            "the handshake took too long"
+            "the TLS handshake took too long"
         };
         if let Some(connection) = self.worker.connection(id) {
             debug!(target: LOG, worker = self.index(), peer = %connection.peer, "{why}");

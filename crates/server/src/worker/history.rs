@@ -70,10 +70,10 @@ impl<A: WorkerApps> WorkerState<A> {
     fn archive_has_ended(&self) -> ! {
         error!(
             worker = self.index(),
-            "the history archive thread has ended"
+            "the thread that writes the history has ended: aborting the process"
         );
         eprintln!(
-            "veche: worker {}: the history archive thread has ended",
+            "veche: worker {}: the thread that writes the history has ended",
             self.index()
         );
         std::thread::sleep(std::time::Duration::from_millis(200));

@@ -52,7 +52,7 @@ impl<A: WorkerApps> WorkerState<A> {
             Ok(Some(header)) => header,
             Err(error) => {
                 let peer = self.worker.connection(id).map(|connection| connection.peer);
-                debug!(target: LOG, worker = self.index(), ?peer, %error, "turned away");
+                debug!(target: LOG, worker = self.index(), ?peer, %error, "refused a connection");
                 let stats = &self.worker.shared().stats;
                 stats.reject_accept(AcceptRejection::ProxyHeader);
                 return driver.close(id);
@@ -73,7 +73,7 @@ impl<A: WorkerApps> WorkerState<A> {
             return;
         };
         if let Err(why) = self.check_admission(listener, client) {
-            debug!(target: LOG, peer = %client, ?why, "turned away");
+            debug!(target: LOG, peer = %client, ?why, "refused a connection");
             self.worker.shared().stats.reject_accept(why);
             return driver.close(id);
         }

@@ -140,7 +140,7 @@ impl<A: WorkerApps> WorkerState<A> {
         match acceptor.accept() {
             Ok(tls) => Ok(Some(TlsLayer::accepted(tls, until_ms))),
             Err(error) => {
-                debug!(target: LOG, %error, "no TLS");
+                debug!(target: LOG, %error, "can't start TLS on a connection");
                 self.worker
                     .shared()
                     .stats
@@ -231,11 +231,11 @@ impl<A: WorkerApps> WorkerState<A> {
             tls_layer.is_handshaking = false;
             let peer = self.worker.connection(id).map(|connection| connection.peer);
             if tls_layer.tls.is_challenge() {
-                debug!(target: LOG, worker = self.index(), ?peer, "the proof for a TLS-ALPN-01 challenge was presented");
+                debug!(target: LOG, worker = self.index(), ?peer, "presented the certificate of a TLS-ALPN-01 challenge");
             } else {
                 let stats = &self.worker.shared().stats;
                 stats.tls_opened(agreed.is_1_3, agreed.is_resumed);
-                debug!(target: LOG, worker = self.index(), ?peer, ?agreed, "TLS");
+                debug!(target: LOG, worker = self.index(), ?peer, ?agreed, "the TLS handshake is complete");
             }
             if let Some(subject) = tls_layer.tls.peer_subject() {
                 self.worker
@@ -265,14 +265,14 @@ impl<A: WorkerApps> WorkerState<A> {
         match result {
             Err(error) if failed_early => {
                 let peer = self.worker.connection(id).map(|connection| connection.peer);
-                debug!(target: LOG, worker = self.index(), ?peer, %error, "the handshake failed");
+                debug!(target: LOG, worker = self.index(), ?peer, %error, "the TLS handshake failed");
                 let stats = &self.worker.shared().stats;
                 stats.tls_failed(of(error.failure()));
                 self.worker.reject(id, b"");
             }
             Err(error) => {
                 let peer = self.worker.connection(id).map(|connection| connection.peer);
-                debug!(target: LOG, worker = self.index(), ?peer, %error, "TLS failed");
+                debug!(target: LOG, worker = self.index(), ?peer, %error, "the TLS connection failed");
                 self.worker.handle_failed(id, &error.to_string());
             }
             Ok(()) if is_seen => self.worker.reject(id, b""),

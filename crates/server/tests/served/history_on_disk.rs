@@ -85,7 +85,7 @@ fn a_kill_costs_a_client_nothing() {
         assert_eq!(ann.recovered, true);
         assert_eq!(ann.next(), "at last");
         until("a word of it in the log", || {
-            server.log().contains("history is back")
+            server.log().contains("history was restored")
         });
         let metrics = Metrics::scrape(server.internal);
         assert_eq!(metrics.sum("veche_history_channels", &[]), 5.0);
