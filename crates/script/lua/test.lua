@@ -40,7 +40,7 @@ local function add(function_name, name, run, is_skipped, options)
   if type(name) ~= "string" or name == "" then bad(function_name, 1, "a name", 3) end
   if type(run) ~= "function" then bad(function_name, 2, "a function", 3) end
   local services = services_of(function_name, options)
-  if can_wait() then error(function_name .. ": only while the file is loaded, not in another test", 3) end
+  if can_wait() then error(function_name .. ": allowed only while the file is loaded, not inside a test", 3) end
   -- Level 5 of the stack is the line of the script that calls `test.case` or `test.skip`.
   local _, place = pcall(error, "", 5)
   cases[#cases + 1] = { name = name, run = run }
@@ -78,7 +78,7 @@ end
 -- names, as in `error`; 1 is the function that calls this one.
 local function ask(name, request, level)
   if not can_wait() then
-    error(name .. ": only in a test.case, where it can wait, and not in a callback of table.sort and the like", level + 1)
+    error(name .. ": allowed only in a test.case, and not in a callback such as that of table.sort", level + 1)
   end
   local token = await(native.ask, request)
   local value, why = native.answer(token)
@@ -196,17 +196,17 @@ local function what_of(words) return words and tostring(words) .. ": " or "" end
 
 function test.equal(got, expected, words)
   local how = difference(expected, got)
-  if how then error(what_of(words) .. "test.equal: they are not equal\n" .. how, 2) end
+  if how then error(what_of(words) .. "test.equal: the values differ\n" .. how, 2) end
 end
 
 function test.differ(got, unexpected, words)
   if not difference(unexpected, got) then
-    error(what_of(words) .. "test.differ: they are equal\n  both     " .. show(got):gsub("\n", "\n  "), 2)
+    error(what_of(words) .. "test.differ: the values are equal\n  both     " .. show(got):gsub("\n", "\n  "), 2)
   end
 end
 
 function test.ok(value, words)
-  if not value then error(what_of(words) .. "test.ok: it is " .. tostring(value), 2) end
+  if not value then error(what_of(words) .. "test.ok: the value is " .. tostring(value), 2) end
   return value
 end
 
@@ -220,7 +220,7 @@ end
 function test.match(text, pattern, words)
   if type(pattern) ~= "string" then bad("test.match", 2, "a pattern", 2) end
   if type(text) ~= "string" or not text:find(pattern) then
-    error(what_of(words) .. "test.match: it does not match\n  - pattern  " .. show(pattern) .. "\n  + got      "
+    error(what_of(words) .. "test.match: the text does not match\n  - pattern  " .. show(pattern) .. "\n  + got      "
       .. show(text):gsub("\n", "\n  "), 2)
   end
   return text:match(pattern)
@@ -294,8 +294,8 @@ local function shown_message(event)
 end
 
 local function shown_event(event)
-  if event.code then return "a close: " .. shown_close(event) end
-  return "a message: " .. shown_message(event)
+  if event.code then return "the connection was closed: " .. shown_close(event) end
+  return "a message arrived: " .. shown_message(event)
 end
 
 local function hint(answer)
@@ -333,23 +333,23 @@ function Client:expect(expected, options)
   local event = ask("client:expect", { ask = "receive", client = number, within = within }, 2)
   local title = tostring(self) .. ": "
   if event.code then
-    error(title .. "a message was expected, it was closed with " .. shown_close(event)
+    error(title .. "a message was expected, but the connection was closed with " .. shown_close(event)
       .. "\n  - expected " .. show(fill(expected, nil, 0)):gsub("\n", "\n    "), 2)
   elseif not event.data then
-    error(title .. "a message was expected, none came\n  - expected "
+    error(title .. "a message was expected, but none arrived\n  - expected "
       .. show(fill(expected, nil, 0)):gsub("\n", "\n    ") .. hint(event), 2)
   elseif kind and kind ~= event.kind then
-    error(title .. "a " .. kind .. " message was expected, a " .. event.kind .. " one came: " .. show(event.data), 2)
+    error(title .. "a " .. kind .. " message was expected, but a " .. event.kind .. " message arrived: " .. show(event.data), 2)
   end
   local data = event.data
   if expected == nil then return data end
   if type(expected) == "string" then
     local how = differ(expected, data)
-    if how then error(title .. "another message came\n" .. how, 2) end
+    if how then error(title .. "another message arrived\n" .. how, 2) end
     return data
   elseif type(expected) == "function" then
     if not expected(data, event.kind) then
-      error(title .. "the function does not accept what came\n  + got      " .. shown_message(event), 2)
+      error(title .. "the function does not accept the message\n  + got      " .. shown_message(event), 2)
     end
     return data
   elseif type(expected) ~= "table" then
@@ -363,7 +363,7 @@ function Client:expect(expected, options)
       .. "\n  + got      " .. shown_message(event), 2)
   end
   local how = difference(expected, value)
-  if how then error(title .. "another message came\n" .. how, 2) end
+  if how then error(title .. "another message arrived\n" .. how, 2) end
   return value
 end
 
@@ -372,7 +372,7 @@ function Client:expect_nothing(options)
   local within = within_of("client:expect_nothing", 1, options, ONLY_WITHIN)
   local event = ask("client:expect_nothing", { ask = "receive", client = number, within = within }, 2)
   if event.data or event.code then
-    error(tostring(self) .. ": nothing was expected, there came " .. shown_event(event), 2)
+    error(tostring(self) .. ": nothing was expected, but " .. shown_event(event), 2)
   end
 end
 
@@ -383,11 +383,11 @@ function Client:expect_close(code, reason, options)
   local event = ask("client:expect_close", { ask = "receive", client = number, within = within }, 2)
   local wanted = "a close" .. (code and " with " .. code or "")
   if not event.code then
-    local came = event.data and "there came " .. shown_event(event) or "it is still open" .. hint(event)
-    error(tostring(self) .. ": " .. wanted .. " was expected, " .. came, 2)
+    local got = event.data and shown_event(event) or "the connection is still open" .. hint(event)
+    error(tostring(self) .. ": " .. wanted .. " was expected, but " .. got, 2)
   elseif (code and code ~= event.code) or (reason and reason ~= event.reason) then
     local expected = { code = code or event.code, reason = reason or event.reason }
-    error(tostring(self) .. ": it was closed otherwise\n  - expected " .. shown_close(expected)
+    error(tostring(self) .. ": the connection was closed with another code or reason\n  - expected " .. shown_close(expected)
       .. "\n  + got      " .. shown_close(event), 2)
   end
   return event.code, event.reason

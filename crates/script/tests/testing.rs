@@ -119,7 +119,7 @@ fn loading_errors_are_reported_with_their_line() {
         ),
         (
             "local t\nt = require 'veche.test' t.connect('/x')",
-            "a_test.lua:2: test.connect: only in a test.case",
+            "a_test.lua:2: test.connect: allowed only in a test.case",
         ),
         (
             "local t = require 'veche.test' t.before_each(1)",
@@ -150,31 +150,31 @@ fn each_assertion_fails_with_its_line_and_both_values() {
     for (code, words) in [
         (
             "test.equal(1, 2)",
-            "a_test.lua:3: test.equal: they are not equal\n  - expected 2\n  + got      1",
+            "a_test.lua:3: test.equal: the values differ\n  - expected 2\n  + got      1",
         ),
         (
             "test.equal('1', 1, 'the count')",
-            "a_test.lua:3: the count: test.equal: they are not equal\n  - expected 1\n  + got      \"1\"",
+            "a_test.lua:3: the count: test.equal: the values differ\n  - expected 1\n  + got      \"1\"",
         ),
         (
             "test.equal({ a = 1, b = { 'x', 'y' } }, { a = 1, b = { 'x', 'z' }, c = true })",
-            "a_test.lua:3: test.equal: they are not equal\n  - expected  + got\n    …\n      a = 1,\n      b = {\n        \"x\",\n  -     \"z\",\n  +     \"y\",\n      },\n  -   c = true,\n    }",
+            "a_test.lua:3: test.equal: the values differ\n  - expected  + got\n    …\n      a = 1,\n      b = {\n        \"x\",\n  -     \"z\",\n  +     \"y\",\n      },\n  -   c = true,\n    }",
         ),
         (
             "test.equal({ id = 7, at = 'noon' }, { id = test.any 'string', at = test.like '^%d' })",
-            "a_test.lua:3: test.equal: they are not equal\n  - expected  + got\n    {\n  -   at = <a string like \"^%d\">,\n  -   id = <any string>,\n  +   at = \"noon\",\n  +   id = 7,\n    }",
+            "a_test.lua:3: test.equal: the values differ\n  - expected  + got\n    {\n  -   at = <a string like \"^%d\">,\n  -   id = <any string>,\n  +   at = \"noon\",\n  +   id = 7,\n    }",
         ),
         (
             "test.differ({ 1 }, { 1 })",
-            "a_test.lua:3: test.differ: they are equal\n  both     {\n    1,\n  }",
+            "a_test.lua:3: test.differ: the values are equal\n  both     {\n    1,\n  }",
         ),
         (
             "test.ok(nil, 'a thing')",
-            "a_test.lua:3: a thing: test.ok: it is nil",
+            "a_test.lua:3: a thing: test.ok: the value is nil",
         ),
         (
             "test.match('tea', '^c')",
-            "a_test.lua:3: test.match: it does not match\n  - pattern  \"^c\"\n  + got      \"tea\"",
+            "a_test.lua:3: test.match: the text does not match\n  - pattern  \"^c\"\n  + got      \"tea\"",
         ),
         (
             "test.fails(function() end)",
@@ -207,11 +207,11 @@ fn each_assertion_fails_with_its_line_and_both_values() {
         ),
         (
             "table.sort({ 2, 1 }, function() test.settle() end)",
-            "a_test.lua:3: test.settle: only in a test.case, where it can wait",
+            "a_test.lua:3: test.settle: allowed only in a test.case, and not in a callback",
         ),
         (
             "test.case('x', print)",
-            "a_test.lua:3: test.case: only while the file is loaded",
+            "a_test.lua:3: test.case: allowed only while the file is loaded",
         ),
     ] {
         let error = failure(code);

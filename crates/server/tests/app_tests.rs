@@ -239,19 +239,19 @@ fn each_expectation_fails_in_its_own_words() {
     for (body, words) in [
         (
             "local ann = test.connect('/w') ann:expect('x')",
-            "app_test.lua:4: client /w: a message was expected, none came\n  - expected \"x\"\n",
+            "app_test.lua:4: client /w: a message was expected, but none arrived\n  - expected \"x\"\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('later') ann:expect('x')",
-            "app_test.lua:4: client /w: a message was expected, none came\n  - expected \"x\"\n  the application does something in 5 s: test.advance(5)\n",
+            "app_test.lua:4: client /w: a message was expected, but none arrived\n  - expected \"x\"\n  the application does something in 5 s: test.advance(5)\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('log') ann:expect('hello')",
-            "app_test.lua:4: client /w: another message came\n  - expected \"hello\"\n  + got      \"{\\\"a\\\":2,\\\"b\\\":[1,2]}\"\nlog:\n  info   hi  {\"a\":1}\n",
+            "app_test.lua:4: client /w: another message arrived\n  - expected \"hello\"\n  + got      \"{\\\"a\\\":2,\\\"b\\\":[1,2]}\"\nlog:\n  info   hi  {\"a\":1}\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('log') ann:expect { a = 2, b = { 1, 3 } }",
-            "app_test.lua:4: client /w: another message came\n  - expected  + got\n    …\n      a = 2,\n      b = {\n        1,\n  -     3,\n  +     2,\n      },\n    }\nlog:\n  info   hi  {\"a\":1}\n",
+            "app_test.lua:4: client /w: another message arrived\n  - expected  + got\n    …\n      a = 2,\n      b = {\n        1,\n  -     3,\n  +     2,\n      },\n    }\nlog:\n  info   hi  {\"a\":1}\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('later') ann:expect({ a = 1 }, { within = 9 })",
@@ -259,35 +259,35 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "local ann = test.connect('/w') ann:send('bytes') ann:expect('\\1\\2', { kind = 'text' })",
-            "app_test.lua:4: client /w: a text message was expected, a binary one came: \"\\x01\\x02\"\n",
+            "app_test.lua:4: client /w: a text message was expected, but a binary message arrived: \"\\x01\\x02\"\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('bytes') ann:expect(function(data) return #data == 3 end)",
-            "app_test.lua:4: client /w: the function does not accept what came\n  + got      binary \"\\x01\\x02\"\n",
+            "app_test.lua:4: client /w: the function does not accept the message\n  + got      binary \"\\x01\\x02\"\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('bye') ann:expect('x')",
-            "app_test.lua:4: client /w: a message was expected, it was closed with 4001 \"bye\"\n  - expected \"x\"\n",
+            "app_test.lua:4: client /w: a message was expected, but the connection was closed with 4001 \"bye\"\n  - expected \"x\"\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('bytes') ann:expect_nothing()",
-            "app_test.lua:4: client /w: nothing was expected, there came a message: binary \"\\x01\\x02\"\n",
+            "app_test.lua:4: client /w: nothing was expected, but a message arrived: binary \"\\x01\\x02\"\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('bye') ann:expect_nothing()",
-            "app_test.lua:4: client /w: nothing was expected, there came a close: 4001 \"bye\"\n",
+            "app_test.lua:4: client /w: nothing was expected, but the connection was closed: 4001 \"bye\"\n",
         ),
         (
             "local ann = test.connect('/w') ann:expect_close(1000)",
-            "app_test.lua:4: client /w: a close with 1000 was expected, it is still open\n",
+            "app_test.lua:4: client /w: a close with 1000 was expected, but the connection is still open\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('bytes') ann:expect_close()",
-            "app_test.lua:4: client /w: a close was expected, there came a message: binary \"\\x01\\x02\"\n",
+            "app_test.lua:4: client /w: a close was expected, but a message arrived: binary \"\\x01\\x02\"\n",
         ),
         (
             "local ann = test.connect('/w') ann:send('bye') ann:expect_close(4001, 'no')",
-            "app_test.lua:4: client /w: it was closed otherwise\n  - expected 4001 \"no\"\n  + got      4001 \"bye\"\n",
+            "app_test.lua:4: client /w: the connection was closed with another code or reason\n  - expected 4001 \"no\"\n  + got      4001 \"bye\"\n",
         ),
         (
             "local ann = test.connect('/w?key=wrong') ann:send('x')",
@@ -550,7 +550,7 @@ end)",
     let (out, err) = (output.stdout, output.stderr);
     let printed = String::from_utf8(out).expect("text");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&err));
-    let start = "app_test.lua 3 1 1\n  fine 3\n  later 4 skipped\n    |\n  <b> & \"c\" ]]> \u{fffd}\u{fffd} ä 5 failure system-out\n    app_test.lua:8: client /w: another message came|app_test.lua:8: client /w: another message came\n  - expected \"<x y=\\\"z\\\">\\x01\"\n";
+    let start = "app_test.lua 3 1 1\n  fine 3\n  later 4 skipped\n    |\n  <b> & \"c\" ]]> \u{fffd}\u{fffd} ä 5 failure system-out\n    app_test.lua:8: client /w: another message arrived|app_test.lua:8: client /w: another message arrived\n  - expected \"<x y=\\\"z\\\">\\x01\"\n";
     assert!(printed.starts_with(start), "{printed}");
     assert!(
         printed.ends_with("(seed 1)\n    |info   hi\t{\"a\":1}\n"),

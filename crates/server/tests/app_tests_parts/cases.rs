@@ -11,7 +11,7 @@ fn what_fails_in_a_task_or_a_timer_fails_the_case() {
     ] {
         let error = failure(body);
         assert!(
-            error.starts_with("app_test.lua:4: test.equal: they are not equal\n"),
+            error.starts_with("app_test.lua:4: test.equal: the values differ\n"),
             "{body}: {error}"
         );
     }
