@@ -129,7 +129,9 @@ pub(crate) fn handle_frame(
                 (EventName::Start, None) => {
                     own_failure(read, id, EventName::Start)?;
                     if is_last {
-                        return Err("start: the process has announced its end".to_owned());
+                        return Err(
+                            "the process announced its end in its answer to start".to_owned()
+                        );
                     }
                     ready(process, outcome, shared);
                 }
@@ -163,7 +165,7 @@ pub(crate) fn handle_frame(
         }
         // The process no longer needs the result of a call. The call continues, and the process ignores the result.
         (FrameKind::Cancel, true) => Ok(()),
-        _ => Err("an unexpected frame".to_owned()),
+        _ => Err("the process sent a frame that is not allowed at this point".to_owned()),
     }
 }
 
@@ -217,7 +219,7 @@ fn hello(
     process.write_frame(bytes);
     if let Some(why) = refused {
         process.flush();
-        return Err(format!("the process is refused: {why}"));
+        return Err(format!("Veche refused the process: {why}"));
     }
     let names = EventName::ALL.iter();
     let handled = names.filter(|name| hello.events.iter().any(|one| one == name.name()));

@@ -322,7 +322,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_mailbox_depth",
-        "Messages from other workers that the worker processed in the last turn of its loop",
+        "Messages from other workers that the worker processed in the last iteration of its event loop",
         |s| &s.mailbox_depth,
     ),
 ];

@@ -528,7 +528,7 @@ fn random(bytes: &mut [u8]) {
 }
 
 fn random_u64() -> Result<u64, String> {
-    getrandom::u64().map_err(|error| format!("no source of random numbers: {error}"))
+    getrandom::u64().map_err(|error| format!("can't get random numbers from the system: {error}"))
 }
 
 /// Returns the name of this machine.

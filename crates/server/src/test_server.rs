@@ -97,7 +97,7 @@ impl TestServer for ConfiguredServer {
         let app_set = veche_apps::seeded(&self.app_set, run.seed, run.services)?;
         let options = veche_mailbox::Options::default();
         let mailbox = Mailbox::mesh(1, &options).pop();
-        let mailbox = mailbox.ok_or("no mailbox")?;
+        let mailbox = mailbox.ok_or("the test server has no mailbox")?;
         let common = Arc::new(ProcessState::new(1, now()));
         common.set_ready(true);
         let outbound = Outbound::default();
@@ -122,7 +122,7 @@ impl TestServer for ConfiguredServer {
         hosts.record_to(run.recorder);
         shared.apps = Some(Box::new(hosts));
         let mut network = Simulated::new(veche_net::Options::default(), run.seed, run.mono_ms)
-            .map_err(|error| format!("no descriptor: {error}"))?;
+            .map_err(|error| format!("can't create the simulated network: {error}"))?;
         for _ in &self.site.listeners {
             network.add_listener();
         }

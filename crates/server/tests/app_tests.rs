@@ -319,7 +319,7 @@ fn each_expectation_fails_in_its_own_words() {
         ),
         (
             "local ann = test.connect('/w') ann:send('spin') test.advance(1)",
-            "the application never becomes idle: it keeps working without time passing\n",
+            "the application does not become idle: it continues to work while the simulated time stands still\n",
         ),
     ] {
         let error = failure(body);

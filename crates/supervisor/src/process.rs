@@ -609,7 +609,8 @@ fn check_listeners(bound: &[ListenerSockets], config: &Config) -> Result<(), Str
 fn take_spawner(link: &mut ControlLink) -> Result<Arc<Spawner>, String> {
     let socket = link.take_descriptors(1).and_then(|mut one| one.pop());
     let socket = socket.ok_or("the supervisor sent no socket of a spawner")?;
-    let spawner = Spawner::given(socket).map_err(|error| format!("the spawner: {error}"))?;
+    let spawner = Spawner::given(socket)
+        .map_err(|error| format!("the supervisor sent an unusable socket of a spawner: {error}"))?;
     Ok(Arc::new(spawner))
 }
 

@@ -68,7 +68,7 @@ impl Watchdog {
         } = stuck;
         (looks >= REQUESTS_PER_TIMEOUT && !self.is_hung).then(|| {
             format!(
-                "worker {worker} has been in one turn of its loop for {timeout:?}, in step {step:?}"
+                "worker {worker} has been in one iteration of its event loop for {timeout:?}, in step {step:?}"
             )
         })
     }

@@ -293,7 +293,8 @@ impl TestClient {
         let key = match handshake::read(&head) {
             Ok(Some(upgrade)) => upgrade.key.to_owned(),
             _ => {
-                self.opening = OpeningState::Failed("no handshake".to_owned());
+                self.opening =
+                    OpeningState::Failed("the request is not a WebSocket handshake".to_owned());
                 return;
             }
         };

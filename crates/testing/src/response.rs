@@ -72,9 +72,9 @@ impl CompleteResponse {
             };
             let mut decoder = BodyDecoder::new(Framing::Chunked, &limits);
             while !decoder.is_end() {
-                let piece = decoder
-                    .decode(rest)
-                    .map_err(|error| format!("the response's body: {}", error.reason))?;
+                let piece = decoder.decode(rest).map_err(|error| {
+                    format!("the body of the response is malformed: {}", error.reason)
+                })?;
                 self.body.extend_from_slice(&rest[piece.data]);
                 if piece.consumed == 0 && !piece.is_end {
                     return match is_ended {

@@ -208,7 +208,10 @@ impl TestWorld {
                 self.look_at_the_clock()?;
             }
         }
-        Err("the application never becomes idle: it keeps working without time passing".to_owned())
+        Err(
+            "the application does not become idle: it continues to work while the simulated time stands still"
+                .to_owned(),
+        )
     }
 
     /// Returns an error if the run has exceeded its time limit.

@@ -186,7 +186,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"30s\""),
-        "A server process that does not answer its supervisor for this time, or has a worker that stays in one turn of its loop for this time, is killed and replaced; its connections end. The log names the worker's step. Only time in which the supervisor runs too is counted. `\"off\"` or `0`: never, for debugging.",
+        "A server process that does not answer its supervisor for this time, or has a worker that stays in one iteration of its event loop for this time, is killed and replaced; its connections end. The log names the worker's step. Only time in which the supervisor runs too is counted. `\"off\"` or `0`: never, for debugging.",
     ),
     Section::Limits.row(
         "outbox_bytes",

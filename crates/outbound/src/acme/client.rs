@@ -130,7 +130,7 @@ fn check_directory(url: &str, body: &[u8]) -> Result<(), Error> {
     let directory: serde_json::Value = serde_json::from_slice(body)?;
     for name in ["newNonce", "newAccount", "newOrder"] {
         if !directory[name].as_str().is_some_and(is_https) {
-            let words = format!("{url}: its {name} is not an https URL");
+            let words = format!("{url}: the value of {name} in this directory is not an https URL");
             return Err(unreachable_error(words));
         }
     }

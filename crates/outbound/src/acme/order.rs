@@ -182,7 +182,7 @@ pub(super) fn problem_text(problem: &Problem) -> String {
     let mut words = problem
         .detail
         .clone()
-        .unwrap_or_else(|| "no reason".to_owned());
+        .unwrap_or_else(|| "the authority gave no reason".to_owned());
     if let Some(kind) = &problem.r#type {
         words.push_str(&format!(" ({kind})"));
     }

@@ -68,7 +68,7 @@ impl HttpClient {
                 Some(stream) => stream.read().await,
                 None => Err(fault(
                     CallErrorKind::Invalid,
-                    "this is not the body of a response",
+                    "the call does not name the body of an HTTP response",
                 )),
             },
         }
@@ -183,12 +183,14 @@ fn place(fetch: &HttpRequest, url: &Url) -> Result<ConnectionTarget, CallError> 
             "a URL must not contain a name and password: send the header authorization instead",
         ));
     }
-    let host = url.host_str().ok_or_else(|| invalid("no host"))?;
+    let host = url
+        .host_str()
+        .ok_or_else(|| invalid("the URL has no host"))?;
     let port = url.port_or_known_default();
     Ok(ConnectionTarget {
         is_tls,
         host: host.trim_matches(['[', ']']).to_owned(),
-        port: port.ok_or_else(|| invalid("no port"))?,
+        port: port.ok_or_else(|| invalid("the URL has no port"))?,
         trust: match is_tls {
             true => fetch.trust.clone(),
             false => CertificateTrust::System,

@@ -233,7 +233,7 @@ impl MessageQueue {
                 if come.dropped > 0 {
                     let dropped = std::mem::take(&mut come.dropped);
                     let words = format!(
-                        "redis: {dropped} messages were dropped: they came faster than they were received"
+                        "redis: {dropped} messages were dropped: they arrived faster than the script received them"
                     );
                     return Err(CallError::new(CallErrorKind::Broken, words));
                 }

@@ -106,7 +106,7 @@ fn a_directory_leads_to_https_and_nowhere_else() {
                 Some(body.clone())
             });
             let why = failed(ended);
-            let expected = format!("its {name} is not an https URL");
+            let expected = format!("the value of {name} in this directory is not an https URL");
             assert!(
                 matches!(&why, OrderError::Unreachable(why) if why.ends_with(&expected)),
                 "{bad:?}: {why:?}"

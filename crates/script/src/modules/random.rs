@@ -115,7 +115,7 @@ fn word(context: &HostContext) -> mlua::Result<u64> {
 }
 
 fn no_numbers(error: getrandom::Error) -> mlua::Error {
-    fault(format!("no source of random numbers: {error}"))
+    fault(format!("can't get random numbers from the system: {error}"))
 }
 
 /// Returns a uniformly distributed number below `count`; numbers from the last, incomplete round are discarded.

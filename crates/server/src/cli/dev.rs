@@ -31,8 +31,12 @@ pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
     // One slot is sufficient: if it is full, a reload is already due, and it will also load the
     // file saved last.
     let (saved, saves) = sync_channel(1);
-    let failed =
-        |error: notify::Error| CommandFailure::new(Exit::Failed, format!("can't watch: {error}"));
+    let failed = |error: notify::Error| {
+        CommandFailure::new(
+            Exit::Failed,
+            format!("can't watch files for changes: {error}"),
+        )
+    };
     let sources = Sources::of(config);
     let mut watcher = notify::recommended_watcher(move |event| on_event(event, &sources, &saved))
         .map_err(failed)?;

@@ -213,8 +213,12 @@ fn write_types(folder: &Path) -> Result<(), CommandFailure> {
 /// Writes a random key with access for the owner only.
 fn write_key(path: &Path) -> Result<(), CommandFailure> {
     let mut key = [0; KEY_BYTES];
-    getrandom::fill(&mut key)
-        .map_err(|error| failed(path, &format!("no source of random numbers: {error}")))?;
+    getrandom::fill(&mut key).map_err(|error| {
+        failed(
+            path,
+            &format!("can't get random numbers from the system: {error}"),
+        )
+    })?;
     let mut options = fs::File::options();
     options.write(true).create_new(true).mode(0o600);
     let line = format!("{}\n", URL_SAFE_NO_PAD.encode(key));

@@ -300,7 +300,7 @@ fn lost(address: SocketAddr, error: &io::Error) -> CommandFailure {
 }
 
 fn unreadable(error: &io::Error) -> CommandFailure {
-    CommandFailure::new(Exit::Failed, format!("standard input: {error}"))
+    CommandFailure::new(Exit::Failed, format!("can't read standard input: {error}"))
 }
 
 /// Totals of many pushes.

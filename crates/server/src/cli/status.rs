@@ -98,7 +98,7 @@ fn slow(kinds: &Value) -> String {
     for (kind, from) in [
         (
             "turn",
-            " above 5 ms, in which all connections of a worker waited",
+            " of a worker's event loop above 5 ms, in which all connections of the worker waited",
         ),
         (
             "handler",
@@ -343,7 +343,7 @@ this node is cut off from the others
             "consumer": [{"what": "ann at 10.0.0.1 on /ws: closed with 1024 KiB unsent", "ms": 2000, "worker": 1, "ago_s": 3}],
         });
         let expected = "\
-turns above 5 ms, in which all connections of a worker waited:
+turns of a worker's event loop above 5 ms, in which all connections of the worker waited:
     none in the last minutes
 handlers above 4 ms without a wait, in which all connections of the worker waited:
       12 ms     7 s ago  worker 1    chat: message\u{20}

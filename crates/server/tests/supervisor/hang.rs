@@ -98,8 +98,7 @@ fn a_worker_that_hangs_is_named_and_its_process_replaced() {
     });
     veche.await_another_than(server);
     let log = veche.log();
-    let why =
-        "the server process hangs: worker 0 has been in one turn of its loop for 1s, in step ";
+    let why = "the server process hangs: worker 0 has been in one iteration of its event loop for 1s, in step ";
     assert!(log.contains(why), "{log}");
 }
 
