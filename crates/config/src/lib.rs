@@ -180,7 +180,9 @@ fn secret(source: &SecretSource) -> Result<SecretValue, String> {
             let text = text.strip_suffix('\n').unwrap_or(&text);
             match text.strip_suffix('\r').unwrap_or(text) {
                 "" => Err(wrong("it is empty")),
-                text if text.len() as u64 >= SECRET_BYTES_MAX => Err(wrong("it is too long")),
+                text if text.len() as u64 >= SECRET_BYTES_MAX => {
+                    Err(wrong("it has 64 KiB or more, so it can't be a secret"))
+                }
                 text => Ok(SecretValue::new(text.to_owned())),
             }
         }

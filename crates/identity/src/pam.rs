@@ -215,9 +215,10 @@ impl PasswordService {
                 "no helper was free within {:?}",
                 self.pam.options.timeout
             )),
-            Err(CheckError::Unanswered) => {
-                failed(format!("no answer within {:?}", self.pam.options.timeout))
-            }
+            Err(CheckError::Unanswered) => failed(format!(
+                "the helper did not answer within {:?}",
+                self.pam.options.timeout
+            )),
             Err(CheckError::Gone) => failed("the helper ended during a check".to_owned()),
             Err(CheckError::Helper(why)) => failed(why),
         }

@@ -136,7 +136,7 @@ impl PamReply {
 fn write_frame(socket: &mut impl Write, fields: &[&[u8]]) -> io::Result<()> {
     let length: usize = fields.iter().map(|field| 4 + field.len()).sum();
     if length > FRAME_BYTES_MAX {
-        return Err(invalid("too long"));
+        return Err(invalid("the message is longer than 16 KiB"));
     }
     // The buffer has its final size from the start. A growing one would leave copies of the password in memory.
     let mut frame = Zeroizing::new(Vec::with_capacity(4 + length));
@@ -163,7 +163,7 @@ fn read_frame(socket: &mut impl Read) -> io::Result<Option<Zeroizing<Vec<u8>>>> 
     socket.read_exact(&mut length[first..])?;
     let length = u32::from_le_bytes(length) as usize;
     if length > FRAME_BYTES_MAX {
-        return Err(invalid("too long"));
+        return Err(invalid("the message is longer than 16 KiB"));
     }
     let mut frame = Zeroizing::new(vec![0; length]);
     socket.read_exact(&mut frame)?;

@@ -94,7 +94,7 @@ pub fn written(outcome: io::Result<()>) -> Result<(), CommandFailure> {
     match outcome {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandFailure::new(
             Exit::Failed,
-            format!("standard output: {error}"),
+            format!("can't write to standard output: {error}"),
         )),
         _ => Ok(()),
     }

@@ -78,7 +78,7 @@ impl FetchResponse {
                     body,
                 })
             }
-            Ok(_) => Err(broken("not an HTTP response")),
+            Ok(_) => Err(broken("the response is not HTTP")),
             Err(fault) => Err(fault),
         }
     }

@@ -252,7 +252,7 @@ impl<A: AppHost, T> Worker<A, T> {
             (entry.connection.caller() == Some(caller)).then_some(id)
         });
         if let Some(id) = found {
-            self.handle_failed(id, "no longer needed");
+            self.handle_failed(id, "the application no longer needs the connection");
             self.is_busy |= self.has_writes;
         }
     }

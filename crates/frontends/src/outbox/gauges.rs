@@ -33,7 +33,7 @@ impl Outboxes {
             ("backlogs", backlogs as u64),
             ("early pushes", self.push_state.sessions_with_early() as u64),
             (
-                "marks and wishes",
+                "cursors and subscription options",
                 self.push_state.sessions_with_state() as u64,
             ),
         ]

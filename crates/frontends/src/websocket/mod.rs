@@ -622,7 +622,7 @@ impl<S: Session> WebSocketStage<S> {
         }
         if self.pinged {
             shared.stats.pong_timeouts.add(1);
-            shared.log(id, NoteLevel::Info, "closed: no pong");
+            shared.log(id, NoteLevel::Info, "closed: no pong arrived in time");
             self.handle_closed(id, CloseCode::Abnormal.code(), "no pong", shared);
             return false;
         }

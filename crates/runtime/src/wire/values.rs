@@ -82,13 +82,15 @@ pub(super) fn read(mut bytes: &[u8]) -> Result<Vec<MysqlValue>, String> {
             tag::NULL => (MysqlValue::Null, rest),
             tag::FALSE | tag::TRUE => (MysqlValue::Boolean(tag == tag::TRUE), rest),
             tag::NUMBER => {
-                let (number, rest) = rest.split_first_chunk().ok_or("a truncated value")?;
+                let (number, rest) = rest.split_first_chunk().ok_or("a value is truncated")?;
                 (MysqlValue::Number(f64::from_le_bytes(*number)), rest)
             }
             tag::BYTES => {
-                let (length, rest) = rest.split_first_chunk().ok_or("a truncated value")?;
+                let (length, rest) = rest.split_first_chunk().ok_or("a value is truncated")?;
                 let length = u32::from_le_bytes(*length) as usize;
-                let (bytes, rest) = rest.split_at_checked(length).ok_or("a truncated value")?;
+                let (bytes, rest) = rest
+                    .split_at_checked(length)
+                    .ok_or("a value is truncated")?;
                 (MysqlValue::Bytes(bytes.to_vec()), rest)
             }
             other => return Err(format!("a value has the unknown type {other}")),

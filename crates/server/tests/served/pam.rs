@@ -476,7 +476,7 @@ fn a_password_check_that_times_out_is_charged() {
         status(&server, "bob:right:bob") == 101
     });
     assert!(
-        server.log().contains("no answer within 5s"),
+        server.log().contains("the helper did not answer within 5s"),
         "{}",
         server.log()
     );

@@ -586,7 +586,7 @@ impl<R: Read> ChunkReader<'_, R> {
         self.read(length as usize)?;
         self.check(0)?;
         if version != VERSION {
-            let why = format!("its version is {version}, only {VERSION} is supported");
+            let why = format!("the file has version {version}, but only {VERSION} is supported");
             return self.damaged(8, why);
         }
         let Some(there) = read_columns(&self.piece[16..]) else {

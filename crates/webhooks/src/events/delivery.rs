@@ -51,7 +51,7 @@ pub(super) fn send(
         .map_err(|_| DeliveryError::Later("the server is shutting down".to_owned()))?;
     match outcome {
         Ok(CallReply::Http(reply)) => check_status(reply.status),
-        Ok(_) => Err(DeliveryError::Later("not an HTTP response".to_owned())),
+        Ok(_) => Err(DeliveryError::Later("the response is not HTTP".to_owned())),
         Err(fault) => Err(DeliveryError::Later(fault.words)),
     }
 }

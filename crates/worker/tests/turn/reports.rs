@@ -272,7 +272,13 @@ fn a_failed_dial_is_reported_to_its_application() {
     let (writes, _) = turn(&mut worker);
     assert_eq!(writes.len(), 4, "each has a request");
     worker.hang_up(caller(3));
-    assert_eq!(failed(&mut worker), [(3, "no longer needed".to_owned())]);
+    assert_eq!(
+        failed(&mut worker),
+        [(
+            3,
+            "the application no longer needs the connection".to_owned()
+        )]
+    );
     worker.handle_late(id(4, 1), "too late");
     assert_eq!(failed(&mut worker), [(4, "too late".to_owned())]);
     let (writes, _) = turn(&mut worker);

@@ -491,7 +491,8 @@ impl Centrifuge {
         if interval_ms > 0 {
             if self.is_pinged && now_ms >= self.pinged_ms + pong_ms {
                 cx.shared.stats.pong_timeouts.add(1);
-                cx.shared.log(cx.id, NoteLevel::Info, "closed: no pong");
+                cx.shared
+                    .log(cx.id, NoteLevel::Info, "closed: no pong arrived in time");
                 flow = DisconnectCode::NoPong.into();
             } else if now_ms >= self.pinged_ms + interval_ms {
                 frame.ping();
