@@ -67,7 +67,7 @@ impl From<CloseReason> for ErrorCase {
             CloseReason::Requested => Self::new(ErrorCause::Closed, "the connection was closed"),
             CloseReason::Reset => Self::new(ErrorCause::Reset, "the connection was reset"),
             CloseReason::Refused => Self::new(ErrorCause::Refused, "connection refused"),
-            CloseReason::TimedOut => Self::new(ErrorCause::TimedOut, "network error"),
+            CloseReason::TimedOut => Self::new(ErrorCause::TimedOut, "the network timed out"),
             CloseReason::Error(errno) => Self::new(
                 ErrorCause::System,
                 std::io::Error::from_raw_os_error(errno).to_string(),

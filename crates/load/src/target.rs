@@ -138,7 +138,7 @@ impl Target {
             .map_err(|error| unknown(error.to_string()))?
             .collect();
         if addresses.is_empty() {
-            return Err(unknown("no address".to_owned()));
+            return Err(unknown("the host has no address".to_owned()));
         }
         let path = match path.as_bytes().first() {
             Some(b'/') => path.to_owned(),

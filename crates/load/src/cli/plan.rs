@@ -121,7 +121,9 @@ fn requests(path: &Path) -> Result<Vec<HttpRequestPlan>, CommandFailure> {
         });
     }
     match list.is_empty() {
-        true => Err(usage(format!("--requests {shown}: no requests"))),
+        true => Err(usage(format!(
+            "--requests {shown}: the file has no requests"
+        ))),
         false => Ok(list),
     }
 }

@@ -70,8 +70,12 @@ pub(super) fn not_run(error: &RunError) -> CommandFailure {
 
 /// Returns the command that starts this program as a worker process.
 pub(super) fn itself() -> Result<Command, CommandFailure> {
-    let program = std::env::current_exe()
-        .map_err(|error| CommandFailure::new(Exit::Failed, format!("this program: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        CommandFailure::new(
+            Exit::Failed,
+            format!("can't find the file of this program: {error}"),
+        )
+    })?;
     let mut command = Command::new(program);
     command.args(["bench", "member"]);
     Ok(command)
@@ -108,8 +112,9 @@ pub(super) fn write_timeline(report: &Report, file: Option<&Path>) -> Result<(),
     let Some(file) = file else {
         return Ok(());
     };
-    let csv = files::csv(report)
-        .map_err(|error| CommandFailure::new(Exit::Failed, format!("the timeline: {error}")))?;
+    let csv = files::csv(report).map_err(|error| {
+        CommandFailure::new(Exit::Failed, format!("can't write the timeline: {error}"))
+    })?;
     write_file(file, &csv)
 }
 
@@ -124,7 +129,7 @@ pub(super) fn print_json(report: &Report) -> Result<(), CommandFailure> {
 }
 
 pub(super) fn unwritable(error: serde_json::Error) -> CommandFailure {
-    CommandFailure::new(Exit::Failed, format!("the report: {error}"))
+    CommandFailure::new(Exit::Failed, format!("can't write the report: {error}"))
 }
 
 /// Fails if the run was interrupted.

@@ -97,9 +97,9 @@ impl ResponseReader {
                 Ok((taken + length, is_end.then(|| self.finish())))
             }
             Body::Chunked(decoder) => {
-                let piece = decoder
-                    .decode(rest)
-                    .map_err(|error| format!("the body: {}", error.reason))?;
+                let piece = decoder.decode(rest).map_err(|error| {
+                    format!("the body of the response is malformed: {}", error.reason)
+                })?;
                 self.data(&rest[piece.data]);
                 let taken = taken + piece.consumed;
                 Ok((taken, piece.is_end.then(|| self.finish())))
@@ -174,7 +174,7 @@ impl ResponseReader {
         let length = match response.parse(bytes) {
             Ok(Status::Complete(length)) => length,
             Ok(Status::Partial) => return Ok(None),
-            Err(error) => return Err(format!("not an HTTP response: {error}")),
+            Err(error) => return Err(format!("the response is not HTTP: {error}")),
         };
         let status = response.code.unwrap_or_default();
         if (100..200).contains(&status) && status != 101 {

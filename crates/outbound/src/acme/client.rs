@@ -82,7 +82,11 @@ impl AcmeClient {
         let call = Call::Http(HttpCall::Fetch(Box::new(fetch)));
         let reply = match perform(&self.clients, call).await {
             Ok(CallReply::Http(reply)) => reply,
-            Ok(_) => return Err(unreachable_error(format!("{shown}: not an HTTP response"))),
+            Ok(_) => {
+                return Err(unreachable_error(format!(
+                    "{shown}: the response is not HTTP"
+                )));
+            }
             Err(fault) => return Err(unreachable_error(format!("{shown}: {}", fault.words))),
         };
         if reply.status >= 500 {
