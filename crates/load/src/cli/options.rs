@@ -45,7 +45,7 @@ pub(super) struct CommonArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) subprotocol: Vec<String>,
     /// A WebSocket message to answer immediately, as "PING => PONG": application heartbeats, which are counted
-    /// separately. One * on both sides stands for the same text
+    /// separately. A * on each side stands for the same text
     #[arg(long, value_name = "MESSAGE => ANSWER", value_parser = heartbeat)]
     pub(super) answer: Vec<Heartbeat>,
     /// Offer compression (permessage-deflate) in the WebSocket handshake

@@ -82,7 +82,7 @@ enum Command {
         /// Print the response as one JSON object
         #[arg(long)]
         json: bool,
-        /// Show the slowest operations of the last minutes: turns of workers, handlers of scripts, requests
+        /// Show the slowest operations of the last minutes: turns of workers' event loops, handlers of scripts, requests
         #[arg(long, conflicts_with = "json")]
         slow: bool,
         /// Show the nodes of the cluster
