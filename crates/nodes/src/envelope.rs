@@ -104,7 +104,7 @@ pub enum DecodeError {
     #[error("the node message is longer than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
     /// The message has a different major version, which is contained here.
-    #[error("the node message has major version {0}, but this node supports only {}", VERSION.0)]
+    #[error("the node message has major version {0}, but this node supports only {own}", own = VERSION.0)]
     OtherVersion(u8),
     /// The kind or a variant is unknown to this version.
     #[error("the node message has an unknown kind: {}", .0.kind)]

@@ -168,7 +168,9 @@ pub(crate) fn start(
         &common.hooks,
         dev.is_some(),
     ));
-    debug!(addresses = ?start.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>(), "inherited the listening sockets");
+    let addresses = start.listeners.iter().map(|listener| listener.address);
+    let addresses: Vec<_> = addresses.collect();
+    debug!(?addresses, "inherited the listening sockets");
     for listener in &start.listeners {
         if let Err(error) = veche_net::spread_evenly(&listener.sockets, workers) {
             let address = listener.address;

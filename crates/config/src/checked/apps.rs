@@ -290,7 +290,7 @@ impl Checker<'_> {
                 .filter(|(name, differs)| *differs && table.has(name))
             {
                 let why = format!(
-                    "{name}: route {route} runs the same script with another value; to run the script twice, configure two [[app]] sections"
+                    "{name}: route {route} runs the same script with another value; configure two [[app]] sections to run it twice"
                 );
                 self.problems.add(table.value_at(name), why);
             }

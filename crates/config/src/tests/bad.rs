@@ -627,7 +627,7 @@ fn apps() {
     says_after_listen(
         &format!("{same}{}", same.replace("/a", "/b").replace("2MiB", "3MiB")),
         &[
-            "12:10: memory: route 1 runs the same script with another value; to run the script twice, configure two [[app]] sections",
+            "12:10: memory: route 1 runs the same script with another value; configure two [[app]] sections to run it twice",
         ],
     );
     // Like any two routes, an app's route and another one can't have the same path and method.

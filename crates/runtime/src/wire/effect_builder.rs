@@ -38,7 +38,7 @@ pub trait CallBridge {
 
 /// The limit of recorded effects is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the handlers' output exceeds {} MiB or {COUNT_MAX} effects at once", BYTES_MAX >> 20)]
+#[error("the handlers' output exceeds {mib} MiB or {COUNT_MAX} effects at once", mib = BYTES_MAX >> 20)]
 pub struct EffectsFull;
 
 /// Converts a handler's output into effects.
