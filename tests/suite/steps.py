@@ -22,6 +22,10 @@ ALL = 1000.0
 PURE = ("archive", "centrifuge", "files", "frontends", "hub", "jwt", "mailbox", "proto", "store", "tls", "types", "worker")
 # Test binaries of the crates in PURE that take long or start processes.
 LONG = {"archive::kill"}
+# Crates whose tests only compute and read files: they pass however little processor time they get.
+COMPUTING = (
+    "archive", "centrifuge", "config", "frontends", "hub", "jwt", "nodes", "proto", "runtime", "sim", "store", "types", "worker",
+)  # fmt: skip
 
 # Test binaries that need more than one core for a short time, in the order in which they start. Binaries that measure
 # times run alone in the foreground; those that take long start early.
@@ -33,6 +37,7 @@ BINARIES = {
     # alone and waits for it.
     "server::served": {},
     "load::truth": {"place": ALONE},
+    "outbound::engine": {"cores": 0.2},
     "server::supervisor": {"cores": 0.5},
     "net::driver": {"cores": 0.5},
     "outbound::http": {"cores": 0.5},
@@ -46,6 +51,12 @@ def is_pure(name):
     """Returns whether a test binary belongs to `make check`."""
     crate, target = name.split("::")
     return name not in LONG and (target == "lib" or crate in PURE or name == "server::tidy")
+
+
+def only_computes(name):
+    """Returns whether a test binary may run beside tests that measure times."""
+    crate = name.split("::")[0]
+    return name not in LONG and (crate in COMPUTING or name == "server::tidy")
 
 
 def pure_targets():
@@ -71,8 +82,15 @@ def with_examples():
     return " ".join(f"-p veche-{crate}" for crate in sorted(crates))
 
 
-# Placeholder steps. Each is replaced by one step for each test binary that the function selects.
-GROUPS = {"cargo test": lambda name: True, "pure tests": is_pure}
+# Placeholder steps. Each is replaced by one step for each test binary that the first function selects. A binary that the second
+# function selects uses only idle processor time.
+GROUPS = {"cargo test": (lambda name: True, only_computes), "pure tests": (is_pure, lambda name: False)}
+
+
+def needs_of(names, group):
+    """Returns what the named test binaries of a group need, those first that start first."""
+    is_idle = GROUPS[group][1]
+    return BINARIES | {name: {"place": IDLE} for name in sorted(names) if is_idle(name)}
 
 
 def build(targets=""):
