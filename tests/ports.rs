@@ -1,4 +1,4 @@
-//! Ports for servers that a test starts: free, and never assigned by the system itself.
+//! Chooses ports for the servers that tests start.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The ports for test servers, below the range from which the system assigns ports.
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 
-/// Returns a free loopback address. The system never assigns its port to a socket without a fixed
-/// port; such a socket could take the port before the server has bound it. Each test process begins
-/// at a different port.
+/// Returns a free loopback address. Its port is outside the range from which the system assigns
+/// ports. Otherwise the system could assign the port to another socket before the server binds it.
+/// Each test process begins at a different port.
 pub(crate) fn free_address() -> SocketAddr {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let next = || {

@@ -83,8 +83,8 @@ fn look(encoding: Encoding, message: &[u8], what: &str) -> Result<Value, Malform
     })
 }
 
-/// Returns whether publications match the filter: one without the tag `k`, and one for each of
-/// three values of `k`.
+/// Returns for each of four publications whether it matches the filter: one without the tag `k`, and three with
+/// different values of `k`.
 fn filter(data: PublicationData<'_>) -> Value {
     match TagsFilter::read(data) {
         Ok(filter) => {

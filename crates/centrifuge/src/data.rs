@@ -2,15 +2,15 @@
 
 use crate::depth;
 
-/// Maximum nesting depth of data, since parsers in other clients fail on deeper data. `[]` has depth 1.
+/// Maximum nesting depth of JSON data, because parsers of receiving clients fail on deeper data. `[]` has depth 1.
 pub const DEPTH_MAX: usize = 128;
 
 /// Application data, which the protocol does not interpret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublicationData<'a> {
-    /// One JSON value, which is not validated again: invalid JSON breaks the client's whole
-    /// message. JSON clients get it unchanged, except that line breaks between its tokens are
-    /// removed. Empty means absent.
+    /// One JSON value, which is not validated again: invalid JSON breaks the client's whole message. JSON clients get
+    /// the value unchanged, except that line breaks between its tokens are removed. An empty text means that there is
+    /// no data.
     Json(&'a str),
     /// Any text. JSON clients get a JSON string.
     Text(&'a str),
@@ -19,8 +19,8 @@ pub enum PublicationData<'a> {
 }
 
 impl<'a> PublicationData<'a> {
-    /// Detects the kind of bytes without a type, as from Protobuf clients: JSON if they are one value nested no deeper
-    /// than [`DEPTH_MAX`], otherwise binary.
+    /// Detects the kind of data that has no type, such as data from Protobuf clients: JSON if the bytes are one JSON
+    /// value that is nested no deeper than [`DEPTH_MAX`], otherwise binary.
     #[must_use]
     pub fn of_bytes(bytes: &'a [u8]) -> Self {
         match simdutf8::basic::from_utf8(bytes) {
@@ -56,7 +56,7 @@ pub enum DeltaKind {
     /// form.
     Whole,
     /// With deltas: a delta from the previous data ([`fossil_delta`](crate::fossil_delta)), as text, or as binary data
-    /// for Protobuf clients. It is computed from the previous and the new data, both in the form that the client
-    /// receives: JSON unchanged, text as a JSON string. JSON clients get no delta from or to binary data.
+    /// for Protobuf clients. The delta is computed between the forms of both data that the client receives: JSON
+    /// unchanged, text as a JSON string. JSON clients get no delta from or to binary data.
     Patch,
 }

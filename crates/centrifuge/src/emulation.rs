@@ -1,5 +1,5 @@
-//! The envelope of commands from a client whose connection only receives: the client sends them in
-//! separate requests.
+//! The envelope of commands from a client whose connection only receives: the client sends its commands in separate
+//! HTTP requests.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -10,14 +10,14 @@
 
 use std::ops::Range;
 
-/// No delta is made from or to larger data. Workers compute deltas between other work, and random data of this size
-/// take some milliseconds.
+/// Maximum size of the old and of the new data, in bytes; larger data get no delta. Workers compute deltas between
+/// other work, and a delta between random data of this size takes some milliseconds.
 pub const DELTA_BYTES_MAX: usize = 128 << 10;
 
-/// Block size for lookups: shorter matches are hardly worth a copy.
+/// Block size for lookups, in bytes: shorter matches are hardly worth a copy.
 const BLOCK: usize = 16;
 
-/// Maximum number of blocks compared per position.
+/// Maximum number of blocks of the old data with which each position of the new data is compared.
 const CANDIDATES_MAX: usize = 8;
 
 /// Marks a table entry that refers to no block.
@@ -138,7 +138,7 @@ impl<'a> DeltaWriter<'a> {
     }
 
     fn end(mut self) -> Option<Vec<u8>> {
-        // A delta that would be as long as the new data is useless.
+        // A delta that is not shorter than the new data is useless.
         let left = self.new.len() - self.written;
         if self.out.len() + left >= self.new.len() {
             return None;
@@ -182,7 +182,8 @@ impl<'a> BlockIndex<'a> {
         (mixed ^ mixed >> 16) as usize & (self.first.len() - 1)
     }
 
-    /// Returns the longest match around `at` within the `free` offsets of `new`, and its offset in the old data.
+    /// Returns the range of the longest match around offset `at` of `new`, and the match's offset in the old data. The
+    /// range is limited to the offsets `free` of `new`.
     fn find(
         &self,
         hash: u32,

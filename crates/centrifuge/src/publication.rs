@@ -33,7 +33,7 @@ pub struct ClientInfo<'a> {
 pub struct Publication<'a> {
     /// The published data, or a delta from the previous data.
     pub data: PublicationData<'a>,
-    /// Whether `data` is a delta, and otherwise whether the subscription uses deltas.
+    /// Whether `data` is a delta; if not, whether the subscription uses deltas.
     pub delta: DeltaKind,
     /// The publisher, if it is a client.
     pub info: Option<ClientInfo<'a>>,

@@ -42,7 +42,7 @@ pub enum PushBody<'a> {
 /// The end of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsubscribe<'a> {
-    /// Below 2500 the unsubscription is permanent; after other codes clients subscribe again.
+    /// The reason as a number. After codes below 2500 clients stay unsubscribed; after other codes they subscribe again.
     pub code: u32,
     /// The reason as a text for people.
     pub reason: &'a str,

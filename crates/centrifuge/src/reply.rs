@@ -47,7 +47,8 @@ pub enum Outcome<'a> {
 /// An error of a command. Protocol errors are created from an [`ErrorCode`](crate::ErrorCode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandError<'a> {
-    /// 100 to 399 are the protocol's codes, 400 to 1999 the application's. Codes below 100 are reserved for SDKs.
+    /// The number of the error. The protocol defines the codes 100 to 399, applications define 400 to 1999. Codes below
+    /// 100 are reserved for SDKs.
     pub code: u32,
     /// The text of the error, meant for people.
     pub message: &'a str,

@@ -14,7 +14,7 @@ use crate::depth;
 use crate::read::json;
 use crate::{DEPTH_MAX, MalformedMessage, PublicationData, StreamPosition};
 
-/// Maximum number of entries of a map in a command (`subs`, `headers`).
+/// Maximum number of entries of a map in a command (`subs`, `headers`). A command with more entries is rejected.
 pub const ENTRIES_MAX: usize = 4096;
 
 /// A command of a client.
@@ -85,7 +85,7 @@ pub struct ConnectRequest<'a> {
     /// Data for the application.
     #[serde(borrow, deserialize_with = "json::data")]
     pub data: Option<PublicationData<'a>>,
-    /// Positions in previous server-side subscriptions. Names are not checked for duplicates.
+    /// Positions in previous server-side subscriptions. The channel names are not checked for duplicates.
     #[serde(borrow, deserialize_with = "json::subs")]
     pub subs: Vec<ServerSub<'a>>,
     /// The name of the client software.
@@ -153,13 +153,13 @@ pub struct SubscribeRequest<'a> {
     /// parses it.
     #[serde(rename = "tf", borrow, deserialize_with = "json::raw")]
     pub filter: Option<PublicationData<'a>>,
-    /// Bits for optional capabilities of the client. 1: numbers in place of channel names are
-    /// accepted, and the server may ignore this. 2: an incomplete recovery is an error,
+    /// Bits for optional capabilities of the client. The bit with value 1 permits numbers in place of channel names,
+    /// which the server need not use. The bit with value 2 makes an incomplete recovery an error,
     /// [`UnrecoverablePosition`](crate::ErrorCode::UnrecoverablePosition).
     #[serde(deserialize_with = "json::zero")]
     pub flag: i64,
-    /// The type of the subscription: 0 for a stream of publications. Other values are for maps, whose additional fields
-    /// are ignored.
+    /// The type of the subscription: 0 for a stream of publications. Other values are for map subscriptions, whose
+    /// additional fields are ignored.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
 }
@@ -183,7 +183,8 @@ pub struct PublishRequest<'a> {
     /// The data to publish.
     #[serde(borrow, deserialize_with = "json::data")]
     pub data: Option<PublicationData<'a>>,
-    /// The type of the channel: 0 for a stream of publications. Other values are for maps, whose keys are ignored.
+    /// The type of the channel: 0 for a stream of publications. Other values are for map subscriptions, whose keys are
+    /// ignored.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
 }
@@ -247,8 +248,8 @@ pub struct SubRefreshRequest<'a> {
     /// The token that replaces the current one.
     #[serde(borrow, deserialize_with = "json::secret")]
     pub token: SecretText<'a>,
-    /// The type of the refresh: 0 for a new token. Refreshes of other types concern the keys of
-    /// maps and are ignored.
+    /// The type of the refresh: 0 for a new token. Refreshes of other types concern the keys of map subscriptions and
+    /// are ignored.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
 }

@@ -145,7 +145,7 @@ fn values_have_their_fields_types() {
             "{request}: {error}"
         );
     }
-    // Field 5 of a command is a subscribe request; its channel is 1, its recover 3, its filter 13.
+    // Field 5 of a command is a subscribe request. In the request, field 1 is the channel, 3 `recover`, and 13 the filter.
     let subscribe = |field: &[u8]| {
         let mut message = vec![field.len() as u8 + 4, 0x08, 1, 0x2a, field.len() as u8];
         message.extend(field);
@@ -155,7 +155,7 @@ fn values_have_their_fields_types() {
     assert_eq!(subscribe(&[0x1a, 0]), MalformedMessage::Field { field: 3 });
     assert_eq!(subscribe(&[0x68, 0]), MalformedMessage::Field { field: 13 });
     assert_eq!(subscribe(&[0x0a, 2, 0xc3, 0x28]), MalformedMessage::Utf8);
-    // A limit over 32 bits: field 7 of a history request, which is field 10 of a command.
+    // A limit of more than 32 bits. The limit is field 7 of a history request, which is field 10 of a command.
     let limit = [10, 0x08, 1, 0x52, 6, 0x38, 0x80, 0x80, 0x80, 0x80, 0x08];
     check(Protobuf, &limit, MalformedMessage::Field { field: 7 });
 }
@@ -229,7 +229,7 @@ fn data_are_nested_as_deep_as_allowed() {
         publish(&deep(DEPTH_MAX + 1)).as_bytes(),
         MalformedMessage::TooDeep,
     );
-    // Deep nesting uses no stack, neither in data nor in skipped fields.
+    // Deep nesting does not exhaust the stack, neither in data nor in skipped fields.
     let limits = DecodeLimits {
         message_bytes_max: usize::MAX,
         ..DecodeLimits::default()

@@ -150,8 +150,8 @@ fn command() -> impl Strategy<Value = oracle::Command> {
 
 type Read<'a> = Vec<Result<Command<'a>, MalformedMessage>>;
 
-/// Decodes the commands of a message, with data as bytes in both encodings; the meaning of filters is compared
-/// elsewhere.
+/// Decodes the commands of a message, in a form that is equal for both encodings: data is converted to binary data, and
+/// filters are emptied, because `tests/filter.rs` compares their meaning.
 fn read(encoding: Encoding, message: &[u8]) -> Read<'_> {
     let mut read: Read<'_> = encoding.commands(message, LIMITS).collect();
     for command in read.iter_mut().flatten() {
@@ -226,8 +226,8 @@ proptest! {
             let mut going = encoding.commands(&message, LIMITS);
             let mut read: Read<'_> = going.by_ref().take(first).collect();
             read.extend(encoding.commands(&message[going.consumed()..], LIMITS));
-            // Errors are not compared, since an error's location depends on where its command
-            // begins. Nothing follows an error.
+            // Errors are not compared, because the location in an error is relative to the beginning of the
+            // input. Nothing follows an error.
             let good = |read: &Read<'_>| read.iter().take_while(|command| command.is_ok()).count();
             prop_assert_eq!(&read[..good(&read)], &whole[..good(&whole)]);
         }

@@ -1,7 +1,7 @@
 //! The life of one connection as a state machine: head → route → upgrade → frames → session. Start reading here.
 //!
 //! [`Connection::handle_received`] takes the bytes; output goes into the connection's outbox; afterwards the worker
-//! queries the state for its transport ([`Connection::wait_reason`], [`Connection::deadline_ms`],
+//! queries what the transport has to do ([`Connection::wait_reason`], [`Connection::deadline_ms`],
 //! [`Outbox::end`](crate::Outbox::end)). There is no socket and no clock, so tests, fuzzer and simulator run all of
 //! this code.
 //!
@@ -41,7 +41,7 @@ pub use listing::list_connections;
 /// The listener number of outbound connections, which no listener accepted.
 const NO_LISTENER: u16 = u16::MAX;
 
-/// The error of a dialed connection that was closed before its response arrived.
+/// The error for an outbound connection that the server closed before it responded to the handshake.
 const ABNORMAL_CLOSURE: &str = "the server closed the connection before it answered";
 
 /// A connection, from accept to close.
@@ -145,7 +145,7 @@ impl Connection {
         connection
     }
 
-    /// Describes the session to back ends.
+    /// Returns the session's description for back ends.
     pub(crate) fn info(&self) -> SessionInfo<'_> {
         match &self.stage {
             Stage::Socket(socket) => socket.info(),
@@ -184,7 +184,8 @@ impl Connection {
         }
     }
 
-    /// Returns the application's request for this outbound connection while the server's response is pending.
+    /// Returns the id of the application's request for this outbound connection; `None` unless the server's response is
+    /// pending.
     pub fn caller(&self) -> Option<DialId> {
         match &self.stage {
             Stage::Dialing(dialing) => Some(dialing.caller()),
@@ -204,7 +205,7 @@ impl Connection {
         self.abort(id, shared);
     }
 
-    /// Handles received bytes, which may be overwritten.
+    /// Handles received bytes. The call may overwrite them, since frames are unmasked in place.
     pub fn handle_received(&mut self, id: ConnectionId, bytes: &mut [u8], shared: &mut Context) {
         let was_session = matches!(self.stage, Stage::Socket(_));
         if self.input.is_none() && self.blocked.is_none() {
@@ -337,7 +338,7 @@ impl Connection {
             return false;
         };
         if matches!(block, WaitReason::App | WaitReason::HookDecision) {
-            // A wait for an application or a hook is ended by its answer, not by the worker.
+            // Only the answer of the application or the hook's decision ends such a wait.
             return false;
         }
         if block == WaitReason::Output
@@ -378,8 +379,8 @@ impl Connection {
         self.settle_deadline(id, shared);
     }
 
-    /// Replaces the stage. A connection that leaves the HTTP stage serves a single client from then on, even behind a
-    /// proxy.
+    /// Replaces the stage. A connection that leaves the HTTP stage serves a single client from then on, so a connection
+    /// from a proxy is counted for this client's address.
     fn become_stage(&mut self, id: ConnectionId, stage: Stage, shared: &mut Context) {
         let client = match &self.stage {
             Stage::Http(http) => http.proxied_client(),
@@ -603,7 +604,7 @@ impl Connection {
         match block {
             WaitReason::Output => shared.waiting_for_output.push(id),
             WaitReason::Credit => shared.waiting_for_credit.push(id),
-            // A stage returns `Turn` only after it was served in this turn.
+            // A stage returns `Turn` only after it was served in this turn, so the time of its last service is now.
             WaitReason::Turn => shared.waiting_for_turn.push(shared.now.mono_ms, id),
             WaitReason::Answer | WaitReason::App | WaitReason::HookDecision => {}
             WaitReason::RateLimit => {
@@ -629,7 +630,7 @@ impl Connection {
     }
 }
 
-/// Converts the type [`NoNextStage`], which has no values. So this function is never called.
+/// Converts a [`NoNextStage`] to a stage. The type has no values, so this function is never called.
 fn no_next_stage(never: NoNextStage) -> Stage {
     match never {}
 }

@@ -4,8 +4,9 @@
 //! deadlines and the hub's replies, and takes the contents of the outboxes; tests do the same without sockets. Start
 //! reading with [`connection`].
 //!
-//! The modules are layers in the order of the declarations below: each may use those before it. `connection` and
-//! `registry` are above all others. `tests/tidy.rs` of the server checks which files may import from which.
+//! The modules are layers in this order: `outbox`, `context`, `http`, `websocket`, `sessions`, `backend`. Each may use
+//! the earlier ones; `connection` and `registry` may use all of them. A test of the server, `tests/tidy/layers.rs`,
+//! checks this.
 
 #![forbid(unsafe_code)]
 

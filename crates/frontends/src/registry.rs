@@ -1,10 +1,9 @@
 //! The registry of client protocols: the only place that names all of them. It is not one of the
 //! crate's layers.
 //!
-//! A client protocol is a folder in [`sessions`] and a row of [`registry!`] below;
-//! `sessions/README.md` describes the folder. From the rows the macro generates an enum of the
-//! sessions of all protocols, which dispatches calls with a `match`, and [`PROTOCOLS`], from which
-//! routes and the configuration get the available handlers.
+//! A client protocol is a folder in [`sessions`] and a row of [`registry!`] below; `sessions/README.md` describes the
+//! folder. From the rows, the macro generates the enum `AnySession`, which dispatches calls with a `match`, and
+//! [`PROTOCOLS`], from which routes and the configuration get the available handlers.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

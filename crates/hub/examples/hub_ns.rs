@@ -16,8 +16,8 @@ use veche_hub::{
 
 use now::now;
 
-/// Number of measured rounds. A round is shorter than a scheduler's time slice, so most are not interrupted even on a
-/// busy machine.
+/// Number of measured rounds. A round is shorter than a time slice of the scheduler, so most rounds are not interrupted
+/// even on a busy machine.
 const ROUNDS: usize = 301;
 
 /// Accepts deliveries and does almost nothing with them.

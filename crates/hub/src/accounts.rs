@@ -14,8 +14,8 @@ use hashbrown::HashTable;
 use crate::Budget;
 use crate::weight_classes::{ClassLink, Linked, NO_MEMBER, WeightClasses};
 
-/// The weight of the server's account is its bytes divided by this number, because back ends publish for many users and
-/// are trusted.
+/// The weight of the account of back ends and applications is its bytes divided by this number, because they are
+/// trusted and publish for many users.
 const SERVER_WEIGHT_DIVISOR: usize = 16;
 
 /// The name of a user, empty for anonymous clients; `None` for back ends and applications.

@@ -135,8 +135,8 @@ impl Channel {
         }
     }
 
-    /// At the channel's home: counts one subscriber fewer on another worker. Returns `false` if
-    /// none was counted there, which means that the message is wrong.
+    /// At the channel's home: counts one subscriber fewer on another worker. Returns `false` if no subscriber was counted
+    /// there, which means that the message is wrong.
     pub(crate) fn remove_remote_subscriber(&mut self, worker: WorkerId) -> bool {
         let Some(place) = self
             .remote_subscribers
@@ -154,8 +154,8 @@ impl Channel {
         true
     }
 
-    /// Returns whether the entry is needed neither for subscribers on this worker nor as the channel's home, so that it
-    /// can be removed.
+    /// Returns whether the entry can be removed. It is needed for a subscription of this worker and, at the channel's
+    /// home, for subscribers on other workers, a stream or a waiting request.
     fn is_idle(&self) -> bool {
         self.subscribers.is_empty()
             && self.remote_subscribers.is_empty()
@@ -301,7 +301,7 @@ impl Channels {
         index
     }
 
-    /// Removes the entry if it is needed neither for subscribers on this worker nor as the channel's home.
+    /// Removes the entry, unless it is needed for a subscription or, at the channel's home, for other state of the channel.
     pub(crate) fn release(&mut self, index: u32) {
         if !self[index].is_idle() {
             return;

@@ -14,8 +14,8 @@ use crate::{ClientInfo, Engine, EventLevel, FeedEvent, Hub, PayloadKind, Recover
 const EVENTS_MAX: usize = 65_536;
 
 /// Maximum number of empty channels that wait for the delay before their vacated event; further ones are reported as
-/// vacated at once. The same limit applies to the channels that are tracked after a report as
-/// [`ChannelEventKind::Empty`].
+/// vacated at once. The same limit applies to the channels that are tracked for [`EMPTY_INTERVAL_MS`] after a report as
+/// [`ChannelEventKind::Empty`]; beyond it, channels are reported without a minimum interval.
 const EMPTY_MAX: usize = 100_000;
 
 /// Minimum interval between two reports of the same channel as [`ChannelEventKind::Empty`], in milliseconds.
@@ -96,7 +96,7 @@ impl ChannelEvent {
 #[derive(Debug, Default)]
 pub(crate) struct ChannelEvents {
     events: Vec<ChannelEvent>,
-    /// Empty channels, ordered by the time at which they will be reported as vacated; the number in the key makes it
+    /// Empty channels, ordered by the time at which they will be reported as vacated; a serial number makes the key
     /// unique. The value is the channel with the time at which it became empty.
     vacated_at: BTreeMap<Due, (Arc<str>, u64)>,
     by_name: HashMap<Arc<str>, Due, RandomState>,
@@ -180,8 +180,8 @@ impl ChannelEvents {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Moves the events since the last call to the end of `into`, in order. Returns how many other
-    /// events were lost because there was no room.
+    /// Appends the events since the last call to `into`, in order. Returns the number of further events that were lost
+    /// because there was no room.
     pub fn take_channel_events(&mut self, into: &mut Vec<ChannelEvent>) -> u64 {
         into.append(&mut self.channel_events.events);
         std::mem::take(&mut self.channel_events.lost)

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 
 use crate::{ClientInfo, PresenceStats};
 
-/// The end of a leave delay in monotonic milliseconds; the second number makes it unique.
+/// The end of a leave delay in monotonic milliseconds, and a serial number that makes the pair unique.
 pub(crate) type Due = (u64, u64);
 
 /// The members of a channel.
@@ -20,8 +20,8 @@ pub(crate) struct ChannelMembers {
     users: HashMap<ByUser, UserEntry, RandomState>,
 }
 
-/// The connections of the members. Their order depends only on the sequence of joins and leaves, because clients see
-/// it.
+/// The connections of the members. Clients see the order of this list, so the order must depend only on the sequence of
+/// joins and leaves.
 #[derive(Debug, Default)]
 struct Clients {
     list: Vec<Arc<ClientInfo>>,
@@ -33,7 +33,7 @@ struct Clients {
 #[derive(Debug, Default)]
 struct UserEntry {
     connections: u32,
-    /// The user's last connection, which has gone, with the end of the leave delay; `None` if no delay is running.
+    /// While a leave delay is running: the user's last connection, which is closed, and the end of the delay.
     left: Option<(Arc<ClientInfo>, Due)>,
 }
 
@@ -77,8 +77,8 @@ impl ChannelMembers {
         }
     }
 
-    /// Removes a member. Without `due`, and for anonymous users, the leave is announced now. With
-    /// `due`, only the leave of the user's last connection is announced, when that time has come.
+    /// Removes a member. Without `due`, and for anonymous users, the leave is announced now. With `due`, only the leave
+    /// of the user's last connection is announced, and not before that time.
     pub(crate) fn leave(&mut self, client: &Arc<ClientInfo>, due: Option<Due>) -> LeaveEffect {
         let Some(user) = self.users.get_mut(&*client.user) else {
             return LeaveEffect::Unknown;

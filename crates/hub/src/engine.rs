@@ -40,8 +40,8 @@
 //! * `feed`: publications reach subscribers only through the feed: as the value of [`OrderResult::Ordered`], or as
 //!   [`EngineReport::Item`]. The home forwards each item in feed order to all workers of the node; from there on nothing is
 //!   lost.
-//! * `stored`: an engine with a log or a store outside the process first stores a publication that gets a position.
-//!   Only then it feeds the item and answers the publisher. So a crash of this process does not undo a publication that a
+//! * `stored`: an engine with a log, or with a store outside the process, stores a publication that gets a position
+//!   before it feeds the item and answers the publisher. So a crash of this process does not undo a publication that a
 //!   subscriber has received or whose publisher has been answered. An engine that stores publications only in the memory
 //!   of the process does not wait, and a crash loses its publications.
 //! * `link`: an item carries the offset of its predecessor ([`FeedItem::predecessor`]). The home follows these links:
@@ -60,8 +60,9 @@
 //! * `join`: a new subscriber joins at the position reached by the feed, and gets the publications that it has missed
 //!   up to there. An engine that does not hold them in this process returns [`EngineReply::Deferred`] and feeds only by
 //!   reports. The home then reads once for all waiting subscribers of a channel, and keeps the items delivered
-//!   meanwhile. [`Engine::follow`] announces the read of the subscriber with which the feed begins, so that the engine
-//!   can read together with the position. Until the read has completed, the subscription is pending: it is not counted and receives nothing.
+//!   meanwhile. [`Engine::follow`] announces the read for the first subscriber of a channel, so that the engine can
+//!   request the publications together with the position. Until the read has completed, the subscription is pending:
+//!   it is not counted and receives nothing.
 //! * `chain`: a read returns a [`HistorySegment`]: publications linked without a gap, up to the top. It can be joined
 //!   with a position only if the position has the same epoch and its offset is one of the links. An engine that is not
 //!   certain of a link shortens the segment, and the subscriber learns that publications are missing.
@@ -172,7 +173,7 @@ pub trait Engine {
         subscribe_options: &SubscribeOptions,
     ) -> EngineReply<SubscribeOutcome>;
 
-    /// Returns whether no stored publications of the channel are known to this process.
+    /// Returns whether the channel has no stored publications, as far as this process knows.
     fn is_empty(&self, slot: u32) -> bool;
 
     /// Reads a page of the history.
@@ -223,7 +224,8 @@ pub trait Engine {
         None
     }
 
-    /// Called after a pass in which all reports were polled, and handled unless subscribers have no room.
+    /// Called at the end of a pass in which all reports were polled. Only reports whose subscribers have no room are
+    /// still unhandled then.
     fn reports_passed(&mut self) {}
 
     /// Called after a report of a pending request of this channel was handled.
@@ -300,9 +302,9 @@ pub enum MaintenanceScope {
 /// Gauges of an engine, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineGauges {
-    /// The number of pending requests that were not reported yet.
+    /// The number of requests that are not completed yet.
     pub waiting: usize,
-    /// The number of pending requests whose reports can be polled now.
+    /// The number of reports that can be polled now.
     pub ready: usize,
     /// The payload bytes of the pending requests.
     pub waiting_bytes: usize,
@@ -336,7 +338,7 @@ pub struct NewPublication<'a, 'p> {
     pub name: &'a Arc<str>,
     /// The slot of the channel, if it has one.
     pub slot: Option<u32>,
-    /// The history options of the channel; `None`: the publication is not stored and gets no position.
+    /// The history options of the channel; `None` if the publication is not stored and gets no position.
     pub history: Option<&'a HistoryOptions>,
     /// The type of the publication.
     pub event: FeedEvent,

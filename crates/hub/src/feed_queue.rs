@@ -13,7 +13,8 @@ use crate::payload::OrderedPublication;
 use crate::subscription::NONE;
 use crate::{Engine, Hub, HubMessage, Outlet, Position};
 
-/// Maximum number of items in one queue. Beyond it the last item is dropped; its successor then reveals the gap.
+/// Maximum number of items in one queue. Beyond it the item with the highest offset is dropped; the successor of that
+/// item then reveals the gap.
 const QUEUED_MAX: usize = 4096;
 
 /// The feed queues by the index of the channel's entry.
@@ -65,8 +66,8 @@ impl<E: Engine> Hub<E> {
         self.advance_feed_queue(index, outlet);
     }
 
-    /// At the channel's home: returns the entry of the channel of an item, and creates it if only a
-    /// wildcard channel has subscribers. Returns `None` if there are no subscribers at all.
+    /// At the channel's home: returns the entry of an item's channel, and creates the entry if the item is needed only
+    /// for wildcard subscribers. Returns `None` if there are no subscribers at all.
     fn entry_to_feed(&mut self, channel: &Arc<str>) -> Option<u32> {
         let found = self.find(channel);
         if found.is_some() || self.wildcard_entry(channel).is_none() {
@@ -203,7 +204,7 @@ impl<E: Engine> Hub<E> {
     }
 
     /// At the channel's home: abandons missing publications and notifies subscribers. The feed continues after
-    /// `position`; with `None`, before the first queued item.
+    /// `position`; with `None`, it continues with the first queued item.
     pub(crate) fn skip_gap(
         &mut self,
         index: u32,
@@ -214,7 +215,7 @@ impl<E: Engine> Hub<E> {
         match (slot, position, self.feed_queues.get_mut(&index)) {
             (Some(slot), Some(position), Some(_)) => self.engine.resume(slot, position),
             (Some(slot), None, Some(line)) => {
-                // The feed continues just before the first item after the gap.
+                // The feed continues with the first item after the gap.
                 if let Some(first) = line.items.values().next() {
                     let last = self.engine.position(slot);
                     let offset = first.predecessor;
@@ -242,8 +243,8 @@ impl<E: Engine> Hub<E> {
     }
 
     /// On the subscriber's worker: ends the subscriptions of a channel and notifies their sessions that publications
-    /// are lost. The subscriptions must end at once: otherwise a client could get items behind the gap before it learns
-    /// of the gap, and would later recover from a position behind it.
+    /// are lost. The subscriptions must end at once: otherwise a client could get later items before it learns of the
+    /// gap, and would then recover from a position after the gap.
     pub(crate) fn notify_lost(&mut self, channel: &Arc<str>, outlet: &mut impl Outlet) {
         let Some(index) = self.find(channel) else {
             return;

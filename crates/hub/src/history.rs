@@ -33,7 +33,8 @@ impl<E: Engine> Hub<E> {
         self.history_answer_max = publications;
     }
 
-    /// Returns whether something expires without further activity, so that [`maintain`](Self::maintain) must be called.
+    /// Returns whether stored data or a delay can expire, so that [`maintain`](Self::maintain) must be called even without
+    /// other activity.
     pub fn needs_maintenance(&self) -> bool {
         let has_old = self.engine.has_maintenance();
         has_old || self.presence.is_waiting() || self.channel_events.has_timers()
@@ -121,7 +122,7 @@ impl<E: Engine> Hub<E> {
         let history = self.namespaces.of(channel).history;
         let history = history.ok_or(HistoryError::Off)?;
         let hash = self.channels.hash(channel);
-        // A stream is started if there is none. Any initial position is as good as another.
+        // If there is no stream, one is started, because the reply to a read contains a position.
         let index = self.channels.entry(hash, channel, &self.namespaces);
         Ok((index, self.open_stream(index), history))
     }

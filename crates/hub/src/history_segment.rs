@@ -7,7 +7,7 @@ use crate::{Position, Publication, RECOVERED_MAX, Recovered, Since};
 /// How far back a read should reach. The result may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadStart {
-    /// From the publication after this offset on; if that is not stored, from the oldest stored one.
+    /// From the publication after this offset on; if that publication is not stored, from the oldest stored one.
     Since(u64),
     /// Only the position of the channel's latest publication is needed.
     TopOnly,

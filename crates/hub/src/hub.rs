@@ -46,7 +46,7 @@ pub struct Hub<E = NodeEngine> {
     /// As the home of channels: the engine, which orders and stores publications.
     pub(crate) engine: E,
     pub(crate) pending_reports: PendingReports,
-    /// The number of pending requests in the engine for channels without a slot, by the index of the channel's entry.
+    /// For each channel without a slot, by the index of its entry: the number of its requests that wait in the engine.
     pub(crate) unslotted: BTreeMap<u32, u32>,
     pub(crate) feed_queues: FeedQueues,
     pub(crate) joins: PendingJoins,
@@ -99,7 +99,7 @@ pub enum RequestOutcome<T> {
 pub struct HubGauges {
     /// The number of channels, including personal ones, with this worker as home and a subscriber on any worker.
     pub channels: u32,
-    /// The number of users whose home is this worker and who are connected to any worker.
+    /// The number of users with this worker as home and a connection on any worker.
     pub users: u32,
     /// The number of subscriptions of this worker's sessions.
     pub subscriptions: u32,
@@ -107,9 +107,10 @@ pub struct HubGauges {
     pub queued: u32,
     /// Payload bytes of the queued publications.
     pub queued_bytes: u64,
-    /// The number of publications that wait for credit at this home, plus that of log entries that wait for delivery.
+    /// The number of publications that wait for credit at this home, plus the engine's reports that were not handled
+    /// yet, plus the channels with queued feed items.
     pub stalled: u32,
-    /// The number of publications that wait for the log at this home, plus that of requests ordered behind them.
+    /// The number of this home's requests that wait for the log or for an engine outside the process.
     pub pending: u32,
     /// The number of entries in the channel table, whatever their role.
     pub entries: u32,
@@ -321,8 +322,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Returns whether publications wait for credit, for room in a queue, or for delivery after they became durable;
-    /// see [`HubGauges::stalled`].
+    /// Returns whether publications wait for credit or for room in a queue, or reports of the engine wait to be
+    /// handled; see [`HubGauges::stalled`].
     pub fn has_stalled(&self) -> bool {
         self.stalled() > 0
     }

@@ -31,8 +31,7 @@ pub(crate) struct JoinLeaveQueue {
     turns: VecDeque<Arc<str>>,
     queued: usize,
     dropped: u64,
-    /// Whether an item was added, or an obstacle to sending may have gone, since the last attempt
-    /// to send.
+    /// Whether an item was added, or a blocked channel may be able to continue, since the last attempt to send.
     may_progress: bool,
 }
 
@@ -41,7 +40,7 @@ impl JoinLeaveQueue {
         self.turns.is_empty()
     }
 
-    /// Records that an obstacle to sending may have gone, so that the next turn tries to send.
+    /// Records that a blocked channel may be able to continue, so that the next turn tries to send.
     pub(crate) fn mark_unblocked(&mut self) {
         self.may_progress |= !self.turns.is_empty();
     }

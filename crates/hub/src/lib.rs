@@ -35,8 +35,8 @@
 //!   after [`Hub::restore`] every client can continue from its position.
 //! * Once the replies to [`Hub::send_user_command`] have arrived, any later publication is delivered according to the
 //!   subscriptions as the command left them: [`HubReply::CommandAcknowledged`] comes from the affected homes.
-//! * The hub drops nothing: where there is no room, publishers are refused ([`NoCredit`]) or messages keep their
-//!   credit, so that their source pauses.
+//! * The hub drops no publication: where there is no room, publishers are refused ([`NoCredit`]) or messages keep their
+//!   credit, so that their source pauses. Joins and leaves are dropped when their queue is full.
 
 mod accounts;
 mod audience;

@@ -108,8 +108,8 @@ impl Hub {
             std::mem::take(&mut changes.streams),
         );
         let published = std::mem::take(&mut log.published);
-        // Records of dropped streams come first, because no request waits for them, and the records
-        // of a new stream of the same channel must follow them.
+        // Records of dropped streams come first, because the records of a new stream of the same channel must follow
+        // them. A stream with waiting requests is never dropped, so this batch has no publications of dropped streams.
         let mut appends: Vec<_> = dropped
             .into_iter()
             .map(|channel| LogRecord::Dropped { channel })

@@ -48,7 +48,7 @@ impl LogBackpressure {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Returns whether this worker must hold a publication to another home back, because that home's log is full.
+    /// Returns whether this worker must hold back a publication to another home, because the log of that home is full.
     #[inline]
     pub(crate) fn must_wait_for_log(&self, home: WorkerId, channel: ChannelName<'_>) -> bool {
         self.log_backpressure.full_homes[usize::from(home.0)]

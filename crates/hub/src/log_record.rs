@@ -63,8 +63,7 @@ pub struct RestoredStream {
     pub publications: Vec<Publication>,
 }
 
-/// Changes of streams, other than publications, that are to be recorded with the next batch. There
-/// are at most as many as streams.
+/// Changes of streams, other than publications, that are to be recorded with the next batch.
 #[derive(Debug, Default)]
 pub(crate) struct StreamChanges {
     /// The indices of streams that were started or trimmed.

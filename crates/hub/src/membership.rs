@@ -32,10 +32,10 @@ pub enum SubscribeError {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Subscribes a session. The outcome is [`RequestOutcome::Done`] if the channel's home is here and has counted the
-    /// subscription. Otherwise a reply follows, unless the session unsubscribes or closes first:
-    /// [`HubReply::Subscribed`], or [`HubReply::Failed`] if the engine can't follow the channel, which ends the
-    /// subscription. Once counted, the session gets every publication.
+    /// Subscribes a session. The outcome is [`RequestOutcome::Done`] if the channel's home is this worker and has
+    /// counted the subscription. Otherwise one of two replies follows: [`HubReply::Subscribed`], or
+    /// [`HubReply::Failed`] if the engine can't follow the channel, which ends the subscription. There is no reply if
+    /// the session unsubscribes or closes first. Once counted, the session gets every publication.
     ///
     /// The outcome must be handled before the hub is called again, because the next call may deliver publications to
     /// the session.
@@ -201,8 +201,8 @@ impl<E: Engine> Hub<E> {
         EngineReply::Ready(Some(Box::new(joined)))
     }
 
-    /// At the channel's home: returns whether the engine follows the channel. If it does not, asks
-    /// the engine to follow it; `first_read` is what the subscriber will read.
+    /// At the channel's home: returns whether the engine follows the channel. If not, makes the engine follow it;
+    /// `first_read` tells the engine what the subscriber will read.
     #[inline]
     fn follows(&mut self, index: u32, slot: Option<u32>, first_read: ReadStart) -> bool {
         if !self.joins.is_empty() {
@@ -391,8 +391,8 @@ pub(crate) fn read_start(
 ) -> ReadStart {
     match (&subscribe_options.since, recovery) {
         (None, _) => ReadStart::TopOnly,
-        // The latest publication must be read, because the subscriber receives it unless the
-        // subscriber's position shows that it has this publication.
+        // The latest publication must be read whatever its offset. The subscriber receives this publication unless the
+        // subscriber's position shows that it was received before.
         (Some(_), RecoveryMode::Latest) => ReadStart::Since(0),
         (Some(since), RecoveryMode::Missed) => {
             let offsets = since.iter().map(|since| since.offset);

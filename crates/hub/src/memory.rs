@@ -23,7 +23,7 @@ use crate::{
 /// budget that was lowered.
 const EVICTIONS_PER_PUBLICATION: usize = 32;
 
-/// Maximum number of evictions per call of [`Hub::maintain`](crate::Hub::maintain). So many evictions take some
+/// Maximum number of evictions per call of [`Hub::maintain`](crate::Hub::maintain). This many evictions take a few
 /// milliseconds.
 const EVICTIONS_PER_MAINTENANCE: usize = 1 << 15;
 
@@ -33,8 +33,8 @@ const SCAN_ROUNDS: usize = 30;
 const SCAN_MIN: usize = 256;
 const SCAN_MAX: usize = 8192;
 
-/// Publications that streams have dropped but replies in flight still hold may take up to the
-/// history limit divided by this number.
+/// Publications that streams have dropped but replies in flight still refer to may take up to the history limit divided
+/// by this number. If they take more, history requests fail with [`HistoryError::Busy`].
 const LENT_DIVISOR: usize = 4;
 
 /// Streams without publications may take up to the history limit divided by this number, in
@@ -128,7 +128,8 @@ impl MemoryEngine {
         self.evict(EVICTIONS_PER_PUBLICATION + grown / RECORD_BYTES);
     }
 
-    /// Assigns the place in the order to a publication that has to wait for the log. Returns `None` if it need not wait.
+    /// Orders a publication that has to wait for the log, and queues it behind the earlier requests of its channel.
+    /// Returns `None` if the publication need not wait.
     #[inline(never)]
     fn publish_logged(&mut self, offer: &mut NewPublication<'_, '_>) -> Option<OrderResult> {
         let slot = offer.slot?;
@@ -298,8 +299,8 @@ impl Engine for MemoryEngine {
         if self.log.is_none() {
             return EngineReply::Ready(Ok(()));
         }
-        // Publications that are ordered but not delivered are removed when the batch for which the reply waits is
-        // durable. All other publications are already removed.
+        // Delivered publications are already removed. Publications that are ordered but not delivered are removed when
+        // the batch for which the reply waits is durable.
         if let Some(below) = self.streams.next_offset_if_pending(kept.slot)
             && let Some(log) = &mut self.log
         {

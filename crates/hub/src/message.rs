@@ -14,10 +14,10 @@ use crate::{
 /// The class of a message, which determines the kind of credit that it needs.
 ///
 /// Publishing and delivering must never wait for each other's credits. A home that can't deliver keeps `Publish`
-/// messages with their credits; if both used one pool, two workers that publish to each other's channels could block
-/// each other's deliveries forever. `Deliver` messages wait only until the receiving worker next empties its
-/// mailbox. A mailbox with one credit pool per lane satisfies this rule if it permits `Publish` only while more than
-/// half of the pool is free.
+/// messages with their credits; if both classes shared one pool of credits, two workers that publish to each other's
+/// channels could block each other's deliveries forever. `Deliver` messages wait only until the receiving worker next
+/// empties its mailbox. A mailbox with one credit pool per lane satisfies this rule if it permits `Publish` only while
+/// more than half of the pool is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HubMessageClass {
     /// A message from a publisher's worker to the channel's home. It takes a credit for publications.
@@ -89,7 +89,7 @@ pub enum HubMessage {
         payload: Payload,
         /// The publish options, if they differ from the defaults.
         terms: Option<Arc<PublishOptions>>,
-        /// The session that gets the result, and the ticket of its request; `None`: no session gets it.
+        /// The session that gets the result, and the ticket of its request; `None` if no session waits for the result.
         reply: Option<(ConnectionId, Ticket)>,
     },
     /// From the home: a publication for the subscribers on the receiving worker.
@@ -136,7 +136,7 @@ pub enum HubMessage {
         channel: Arc<str>,
         /// The action, and the connections that it applies to.
         instruction: Arc<UserCommand>,
-        /// The session that gets the number of connections, and the ticket of its request; `None`: no session gets it.
+        /// The session that gets the number of connections, and the ticket of its request; `None` if no session waits.
         reply: Option<(ConnectionId, Ticket)>,
     },
     /// A command for the connections on the receiving worker. Sent by the home of the user's personal channel.

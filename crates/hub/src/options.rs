@@ -13,13 +13,13 @@ pub struct Options {
     /// Maximum payload bytes that wait for [`Hub::sweep`](crate::Hub::sweep) on this worker, for
     /// all channels together. The publication that reaches the limit is still accepted. At least 1.
     pub queue_bytes_max: usize,
-    /// Maximum number of subscriptions on this worker.
+    /// Maximum number of subscriptions on this worker; further ones fail with [`Full`](crate::SubscribeError::Full).
     pub subscriptions_max: u32,
-    /// The seed of the epochs: random and unique to this hub. Clients see epochs, which are derived from it, so it must
-    /// not be derived from another secret.
+    /// The seed of the epochs: random and unique to this hub. Epochs are derived from the seed and visible to clients,
+    /// so the seed must not be derived from another secret.
     pub epoch_seed: u64,
-    /// Maximum number of sessions on this worker. The [index](crate::ConnectionId::index) in a session's id must be
-    /// below it.
+    /// Maximum number of sessions on this worker. Subscriptions of a session whose [index](crate::ConnectionId::index)
+    /// is not below this number fail with [`Full`](crate::SubscribeError::Full).
     pub sessions_max: u32,
 }
 

@@ -13,8 +13,9 @@ use crate::{
 /// has returned. A session may have ended in the meantime, which the implementation recognises by
 /// the generation in the session's [`ConnectionId`].
 pub trait Outlet {
-    /// Sends a message to another worker. A data message uses a credit, so it is sent only after
-    /// [`has_credit`](Self::has_credit) has returned `true` in the same call of the hub.
+    /// Sends a message to another worker. A data message (of a class other than [`HubMessageClass::Control`]) uses a
+    /// credit, so it is sent only after [`has_credit`](Self::has_credit) has returned `true` in the same call of the
+    /// hub.
     fn send_message(&mut self, to: WorkerId, mail: HubMessage);
 
     /// Returns whether a message of this class can be sent to the worker now. Called only for data messages. For
@@ -36,7 +37,7 @@ pub trait Outlet {
     fn execute_command(&mut self, session: ConnectionId, instruction: &Arc<UserCommand>);
 
     /// Notifies a session that publications of a channel may be missing and can't be recovered, so the client has to
-    /// subscribe again. Not called with an engine within the process.
+    /// subscribe again. Never called with the [memory engine](crate::MemoryEngine).
     fn publications_lost(&mut self, _session: ConnectionId, _channel: &Arc<str>) {}
 
     /// Called when all local sessions concerned by a command were passed to [`execute_command`](Self::execute_command).

@@ -5,13 +5,13 @@ use std::ops::Range;
 use crate::records::StreamExcerpt;
 use crate::{Position, Publication, Since};
 
-/// Default maximum size of a page in bytes of publications. A page with a single publication may be larger.
+/// Default maximum size of the publications of a page, in bytes. A page with a single publication may be larger.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
 /// Selects a part of a channel's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryQuery {
-    /// Selects publications after this position, or before it in reverse order; `None`: no restriction.
+    /// Selects publications after this position, or before it in reverse order; `None` for no restriction.
     pub since: Option<Since>,
     /// Maximum number of publications.
     pub limit: usize,

@@ -5,8 +5,8 @@ use std::fmt;
 /// The name of the parameter whose value is the owner of the channel.
 pub(crate) const USER: &str = "user";
 
-/// A pattern of slash-separated segments. Each is a literal, or a `:` and the name of a parameter, which matches any
-/// text without a slash.
+/// A pattern of slash-separated segments. A segment is a literal, or a `:` and the name of a parameter, which matches
+/// any non-empty text without a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(Box<[Segment]>);
 
@@ -89,8 +89,8 @@ impl PathPattern {
         })
     }
 
-    /// Returns whether this pattern applies rather than `other` if both match: at the first segment
-    /// where only one of them has a literal, this pattern has it.
+    /// Returns whether this pattern has precedence over `other` if both match: at the first segment where only one of
+    /// the two patterns has a literal, this pattern has the literal.
     pub(crate) fn precedes(&self, other: &Self) -> bool {
         self.parameter_flags().lt(other.parameter_flags())
     }

@@ -6,7 +6,7 @@ use crate::engine::{FeedItem, RequestContext};
 use crate::{LogRecord, Publication};
 
 /// Maximum number of requests that wait for the log; [`PENDING_BYTES_MAX`] limits their payload bytes. The request that
-/// reaches a limit is still accepted.
+/// reaches a limit is still accepted; after it, the log counts as full and the home pauses publishers.
 const PENDING_MAX: usize = 8192;
 const PENDING_BYTES_MAX: usize = 8 << 20;
 
@@ -80,7 +80,7 @@ impl PublicationLog {
         let batch = is_awaited.then_some(self.taken + 1).or(last);
         let (queue, batch) = match batch {
             Some(batch) => (&mut self.pending, batch),
-            // The batches of all earlier requests are durable.
+            // No earlier request waits for a batch, so this one can be reported at once.
             None => (&mut self.ready, self.durable),
         };
         queue.push_back(Pending {

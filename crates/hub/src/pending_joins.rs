@@ -2,10 +2,10 @@
 //! publications that they have missed were read.
 //!
 //! Such a subscription is not counted and receives nothing. All waiting subscriptions of a channel
-//! share one read. The first subscription determines how far back the read reaches. Subscriptions
-//! that arrive during the read take their part of the result, and another read is made only for
-//! subscriptions that have missed more. Items that are delivered during the read are kept as the
-//! *tail*, so that the result of the read can be joined with the feed, which has moved on.
+//! share one read. When the read starts, the subscription that has missed most determines how far
+//! back the read reaches. Subscriptions that arrive later use the same result, and another read is
+//! made only for subscriptions that have missed more. Items that are delivered during the read are
+//! kept as the *tail*, so that the result of the read can be joined with the feed, which has moved on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -173,8 +173,8 @@ impl<E: Engine> Hub<E> {
         pending.map_or(0, |pending| pending.subscribers.len() as u32)
     }
 
-    /// At the channel's home: removes a subscriber that has left if its subscription is pending, and returns whether
-    /// it was. Pending subscriptions are not counted.
+    /// At the channel's home: if the subscription of a subscriber that has left is pending, removes it and returns
+    /// `true`. The number of subscribers does not change, because pending ones are not counted.
     pub(crate) fn remove_pending_subscriber(
         &mut self,
         index: u32,

@@ -1,8 +1,8 @@
 //! The members of channels. The home tracks them and announces joins and leaves to subscribers.
 //!
 //! A member is a subscription made with a [`ClientInfo`]. If the namespace has a `leave_delay`, a user's last
-//! connection stays a member for that time after it has gone, even if the channel has no other member. So reloading a
-//! page is neither a leave nor a join.
+//! connection stays a member for that time after it was closed, even if the channel has no other member. So reloading
+//! a page is neither a leave nor a join.
 
 use std::sync::Arc;
 
@@ -151,8 +151,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: queries the engine with `ask` for the members of a channel or for their number. `None`:
-    /// the reply follows in a report of the engine.
+    /// At the channel's home: queries the engine with `ask` for the members of a channel or for their number. Returns
+    /// `None` if the reply follows in a report of the engine.
     pub(crate) fn query_presence<T>(
         &mut self,
         channel: &str,

@@ -36,8 +36,8 @@ pub(crate) enum Blocked {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Publishes to a channel. With `from`, [`HubReply::Published`](crate::HubReply::Published) follows if the outcome
-    /// is [`RequestOutcome::Pending`].
+    /// Publishes to a channel. If the outcome is [`RequestOutcome::Pending`] and `from` names a session, the session
+    /// gets the reply [`HubReply::Published`](crate::HubReply::Published) later.
     ///
     /// A refused publication is not queued. If several local publishers to one channel are refused, the order of their
     /// publications is the order of their successful retries.
@@ -183,8 +183,8 @@ impl<E: Engine> Hub<E> {
         None
     }
 
-    /// At the channel's home: orders a publication, unless its options forbid it, and delivers it. Returns the result;
-    /// `None` if the result arrives with a report of the engine.
+    /// At the channel's home: orders and delivers a publication, unless the publication is skipped because of its
+    /// idempotency key or version. Returns the result; `None` if the result arrives with a report of the engine.
     pub(crate) fn order(
         &mut self,
         index: u32,
@@ -301,10 +301,10 @@ impl<E: Engine> Hub<E> {
         handed
     }
 
-    /// At the channel's home: finishes the acceptance of a publication. Returns its credit if it came from another
-    /// worker and still has one, and sends the reply if it is already known. Publications that wait in the engine
-    /// do not keep their credits: they have a limit of their own, and would block the lane for channels without
-    /// history.
+    /// At the channel's home: called when a publication was accepted. Returns the credit of a publication from another
+    /// worker, unless the credit was returned before, and sends the reply if the result is known already. Publications
+    /// that wait in the engine do not keep their credits: they have a limit of their own, and would block the lane for
+    /// channels without history.
     pub(crate) fn acknowledge(
         &self,
         origin: Origin,

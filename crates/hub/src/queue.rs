@@ -35,7 +35,7 @@ pub(crate) struct SweepQueue {
     pub(crate) batch: usize,
     /// The index of the subscriber to which the sweep delivers next.
     pub(crate) cursor: u32,
-    /// The index in the batch of the publication that this subscriber gets next.
+    /// The index in the batch of the publication that the subscriber at `cursor` gets next.
     pub(crate) next: usize,
 }
 

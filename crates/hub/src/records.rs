@@ -15,7 +15,8 @@ use crate::{FeedEvent, Payload, Position, Publication, PublicationInfo};
 /// Number of publications in a block.
 pub(crate) const BLOCK_RECORDS: usize = 64;
 
-/// The memory that a publication takes in addition to its bytes: the record, and the reference count of the bytes.
+/// The memory in bytes that a publication takes in addition to its payload and metadata: the record, and the reference
+/// count of the payload.
 pub(crate) const RECORD_BYTES: usize = size_of::<StreamRecord>() + 40;
 
 /// A stored publication. Its offset is not stored: offsets have no gaps, so the offset follows from the index.
@@ -44,7 +45,7 @@ impl StreamRecord {
     }
 }
 
-/// The number of bytes in blocks that streams have dropped but replies still hold.
+/// The size in bytes of the blocks that streams have dropped but history replies still refer to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LentBytes(Arc<AtomicUsize>);
 
@@ -58,7 +59,7 @@ impl LentBytes {
 #[derive(Debug)]
 struct Block {
     records: Vec<StreamRecord>,
-    /// When the block's stream drops the block, the block's bytes are added to this counter.
+    /// Counts the block's bytes from the time at which the stream drops the block until no reply refers to it.
     lent: LentBytes,
     is_dropped: AtomicBool,
 }
@@ -218,7 +219,8 @@ fn into_records(block: Arc<Block>) -> VecDeque<StreamRecord> {
     match Arc::try_unwrap(block) {
         Ok(mut block) => std::mem::take(&mut block.records).into(),
         Err(block) => {
-            // When the last reference to the block is dropped, possibly here, its bytes are subtracted again.
+            // When the last reference to the block is dropped, which may be at the end of this function, its bytes are
+            // subtracted again.
             block.lent.0.fetch_add(block.bytes(), Ordering::Relaxed);
             block.is_dropped.store(true, Ordering::Relaxed);
             block.records.iter().cloned().collect()

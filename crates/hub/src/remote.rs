@@ -1,4 +1,5 @@
-//! A home's part of an engine outside this process: the orders to the engine, and the handling of its events.
+//! The part of an engine outside this process that runs in each home: it creates the orders to the engine and handles
+//! the engine's events.
 //!
 //! This part has no sockets: its owner carries [orders](RemoteEngine::take_orders) to the engine and the engine's
 //! [events](RemoteEngine::handle) back. Offsets need not be dense here.
@@ -9,17 +10,19 @@
 //!   the first attempt and stores the second one at the same offset, the comparison with the last
 //!   seen item finds the loss. Publications that are not to be stored fail, unless they have a key.
 //!   All requests that have waited for [`PATIENCE`] without a connection fail.
-//! * *Following.* A topic is subscribed first. Then the position of its channel is looked up, and the feed continues
-//!   from this position. Items that arrive before the position is known are held.
+//! * *Following.* The topic of a channel (the channel itself, or the wildcard channel that covers it) is subscribed
+//!   first. Then the position of the channel is looked up, and the feed continues from this position. Items that arrive
+//!   before the position is known are held.
 //! * *Gaps.* After each loss of the feed, and after each [`LOOK_TICKS`] without an item, the top of the channel is compared
 //!   with the last seen item. If the top is later, it is reported as an item, so that the hub closes the gap.
 //! * *Epochs.* The epoch of a channel is the one in the store to which the orders go. When an item has another epoch,
 //!   the store is asked for the channel's epoch; if it has changed, the position is lost. After a restart of the store,
-//!   each channel in use is compared with the store before anything is published; if its last seen item is not stored,
-//!   it starts a new epoch. A channel whose feed was interrupted is compared once the feed continues, or before the
-//!   next request about it, so that one comparison serves both purposes. Without a connection, and until that comparison, items wait, and the results of reads and
-//!   of other comparisons are ignored: they may come from a store that has assigned the same offsets again. If the next
-//!   connection is to another server, the waiting items are dropped.
+//!   each channel in use is *unsure*: it is compared with the store before anything is published (*verification*). If
+//!   its latest known publication is not stored, it starts a new epoch. A channel whose feed was interrupted is verified
+//!   once the feed continues, or before the next request about it, so that one comparison also finds missed items.
+//!   Without a connection, and until the verification, items wait, and the results of reads and of other comparisons are
+//!   ignored: they may come from a store that has assigned the same offsets again. If the next connection is to another
+//!   server, the waiting items are dropped.
 
 mod calls;
 mod data;
@@ -44,18 +47,18 @@ use crate::{
 use entries::{ChannelEntries, ChannelEntry, FeedState};
 use waiting::Waiting;
 
-/// The number of calls of [`Engine::maintain`](crate::Engine::maintain) with
-/// [`MaintenanceScope::Full`](crate::engine::MaintenanceScope::Full) (*ticks*, about one a second) for which orders
-/// wait for a connection.
+/// The number of *ticks* for which orders wait for a connection. A tick is a call of
+/// [`Engine::maintain`](crate::Engine::maintain) with
+/// [`MaintenanceScope::Full`](crate::engine::MaintenanceScope::Full), about once a second.
 const PATIENCE: u32 = 5;
 
-/// The number of ticks after a connection for which the comparison of a channel waits for its interrupted feed.
+/// The number of ticks after a reconnection for which the comparison of a channel waits until its feed continues.
 const FEED_TICKS: u32 = 2;
 
 /// The number of ticks without an item after which the top of a channel is compared with the last seen item.
 const LOOK_TICKS: u32 = 60;
 
-/// The number of ticks within which all slots are checked once and unused ones closed.
+/// The number of ticks within which each slot is checked once, and closed if it is unused.
 const SPARE_TICKS: u32 = 15;
 
 /// The minimum time for which the store keeps positions, in milliseconds. Subscribed channels are compared with the
@@ -68,7 +71,7 @@ const UNKNOWN: Position = Position {
     offset: 0,
 };
 
-/// A channel home's part of an engine that runs outside this process and is shared with other nodes.
+/// The part of an engine outside this process that runs in each home. The engine is shared with other nodes.
 #[derive(Debug)]
 pub struct RemoteEngine {
     entries: ChannelEntries,
@@ -83,8 +86,7 @@ pub struct RemoteEngine {
     namespaces: Namespaces,
     /// The wildcard topics that are followed.
     topics: HashMap<Arc<str>, Topic, RandomState>,
-    /// The channels whose feed was requested and is not live yet, each with the tick of the
-    /// request.
+    /// The channels whose feed was requested and is not live yet, each with the tick of the request.
     begun: VecDeque<(u32, Arc<str>)>,
     ticks: u32,
     /// The number of ticks without a connection.
@@ -93,16 +95,16 @@ pub struct RemoteEngine {
     /// The indices of the channels to check next: for missed items, and for unused slots.
     next_checks: [u32; 2],
     ignored: u64,
-    /// Whether some channels were not compared yet with a store that may have lost data or been replaced.
+    /// Whether some channels were not compared yet with the present store, which may have lost data or been replaced.
     has_unsure: bool,
-    /// The tick of the last connection.
+    /// The tick at which the last connection was opened.
     connected_at: u32,
     /// The channels whose first read was answered since the last pass over the reports.
     first_reads: Vec<u32>,
     /// Whether the store has lost members or occupied channels of this home, so that they must be recorded again.
     has_forgotten: bool,
-    /// The changes of channels' occupancy that are not ordered yet, oldest first, and the channels with an ordered
-    /// change that is not answered yet.
+    /// The changes of occupancy that were not sent yet, oldest first. `recording` contains the channels for which a
+    /// change was sent and is not answered yet.
     unrecorded: VecDeque<Box<wire::Occupancy>>,
     recording: HashSet<Arc<str>, RandomState>,
 }
@@ -124,7 +126,7 @@ enum Task {
         sent_at: Option<Position>,
     },
     Fence(RequestContext),
-    /// `known` is the latest known offset of the channel when the comparison was ordered.
+    /// A comparison with the store. `known` is the latest known offset of the channel when the comparison was ordered.
     Check {
         check: Box<wire::Check>,
         known: u64,
@@ -169,7 +171,7 @@ impl Task {
         }
     }
 
-    /// Returns whether this is the comparison that an unsure channel waits for.
+    /// Returns whether this is the comparison that an unsure channel waits for, its *verification*.
     fn is_verification(&self) -> bool {
         matches!(self, Self::Check { check, .. } if check.is_verifying)
     }
@@ -232,7 +234,7 @@ impl RemoteEngine {
         self.namespaces.wildcards().channel_for(name)
     }
 
-    /// Orders a task: now, or as soon as the engine is connected.
+    /// Queues a request, and sends it to the engine now or as soon as the engine is connected.
     fn order(&mut self, task: Task) {
         let ticket = self.waiting.next();
         self.waiting.push((self.ticks_apart, task));
@@ -318,16 +320,17 @@ impl RemoteEngine {
         self.verify(slot);
     }
 
-    /// Orders the comparison that an unsure channel waits for, unless it is ordered already. Called before each request
-    /// about a channel, because nothing may be published before the comparison.
+    /// Orders the verification of an unsure channel, unless it is ordered already. Called before each request about a
+    /// channel, because nothing may be published before the verification.
     fn verify(&mut self, place: u32) {
         if self.can_verify(place) {
             self.check(place, true);
         }
     }
 
-    /// Orders a comparison of a channel with the store. It is the one that an unsure channel waits for, unless that was
-    /// ordered: a second one would name the same publication, which later publications may have displaced meanwhile.
+    /// Orders the verification of an unsure channel, or an ordinary comparison if the channel is sure or its
+    /// verification is ordered already. A second verification would name the same publication, which later publications
+    /// may have displaced from the store meanwhile.
     fn compare(&mut self, place: u32) {
         self.check(place, self.can_verify(place));
     }
@@ -337,8 +340,9 @@ impl RemoteEngine {
         self.connection.is_some() && entry.is_some_and(ChannelEntry::is_unverified)
     }
 
-    /// Orders a comparison of a channel's top with the last seen item. With `is_verifying`, the channel begins a new
-    /// epoch if the store does not have that item.
+    /// Orders a comparison of a channel with the store. An ordinary comparison names the last item seen in the feed. A
+    /// verification (`is_verifying`) names the latest known publication, and the channel begins a new epoch if the
+    /// store does not have that publication.
     fn check(&mut self, place: u32, is_verifying: bool) {
         let Some(entry) = self.entries.get(place) else {
             return;
@@ -383,8 +387,8 @@ impl RemoteEngine {
         });
     }
 
-    /// Handles a comparison of a channel whose publications have no positions any more, because a reload has removed its
-    /// history. Nothing is left to compare, so nothing waits for the answer.
+    /// Continues without the comparison of a channel whose history was removed by a reload. Its publications no longer
+    /// have positions, so there is nothing to compare.
     fn go_on_without_history(&mut self, place: u32) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -601,8 +605,8 @@ impl RemoteEngine {
         }
     }
 
-    /// Repeats failed comparisons of channels with a restarted or replaced store. Channels with an interrupted feed are
-    /// compared when the feed continues; if it does not continue in time, they are compared here.
+    /// Orders the verifications of unsure channels that were not ordered yet or have failed. Channels with an
+    /// interrupted feed are verified when the feed continues, or here if the feed does not continue in time.
     fn check_unsure(&mut self) {
         if !std::mem::take(&mut self.has_unsure) {
             return;

@@ -14,8 +14,8 @@ pub enum HubReply {
     /// A publication was accepted by a home on another worker, or was completed by the engine, for example because it
     /// is durable.
     Published(PublishOutcome),
-    /// A publication or a subscription has failed. The engine did not answer the publication, which may have been
-    /// stored; or the engine can't follow the channel of the subscription, which has ended.
+    /// A request has failed. A publication fails if the engine did not answer it; it may have been stored nevertheless.
+    /// A subscription fails, and ends, if the engine can't follow its channel.
     Failed,
     /// A page of a channel's history, if it was not returned at once.
     History(Result<Box<HistoryPage>, HistoryError>),
@@ -25,7 +25,7 @@ pub enum HubReply {
     Presence(Result<Box<[Arc<ClientInfo>]>, PresenceError>),
     /// The number of members of a channel.
     PresenceStats(Result<PresenceStats, PresenceError>),
-    /// The channels homed on another worker that match the listed pattern.
+    /// The channels of another home whose names match the pattern of the request.
     Channels(ChannelList),
     /// Connections of another worker that are subscribed to a channel.
     Connections(ConnectionList),
@@ -49,7 +49,7 @@ pub enum HubReply {
 pub struct SubscribeOutcome {
     /// The position of the latest publication that was delivered; the next delivered publication follows it.
     pub position: Position,
-    /// The missed publications; `None` if the subscriber sent no known position.
+    /// The missed publications; `None` if the subscriber did not request recovery from a position.
     pub recovered: Option<Recovered>,
 }
 
@@ -62,7 +62,7 @@ pub struct Recovered {
     /// Whether the subscriber is up to date once it has these publications. If only the latest publication is
     /// recovered: whether the subscriber then has it.
     pub is_complete: bool,
-    /// The missed publications, oldest first; empty if some are missing.
+    /// The missed publications, oldest first; empty if some of them are no longer available.
     pub publications: Vec<Publication>,
     /// Whether `publications` has only the latest publications, whatever the subscriber has missed. The subscriber may
     /// already have some of them.
@@ -85,9 +85,9 @@ impl Recovered {
 /// The result of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishOutcome {
-    /// The number of registered subscribers on all workers; 0 if the publication was skipped, as its
-    /// [`PublishOptions`](crate::PublishOptions) required. `None` if this node does not know the number, because other
-    /// nodes may have subscribers.
+    /// The number of registered subscribers on all workers. For a skipped publication: 0, or the number for the first
+    /// publication with the same idempotency key. `None` if this node does not know the number, because other nodes may
+    /// have subscribers.
     pub receivers: Option<u32>,
     /// The number of nodes with subscribers, if `receivers` is `None` and the engine knows it.
     pub nodes: Option<u32>,

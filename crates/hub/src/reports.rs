@@ -35,8 +35,8 @@ impl<E: Engine> Hub<E> {
         self.pending_reports.len() + self.engine.ready_reports() + self.feed_queues.len()
     }
 
-    /// Makes one pass over all reports, oldest first. Returns `false` if another pass is needed, before which sessions
-    /// must process their replies to subscriptions.
+    /// Makes one pass over all reports, oldest first. Returns `false` if another pass is needed; sessions must process
+    /// their replies to subscriptions before that pass.
     pub(crate) fn retry_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         while let Some(report) = self.engine.poll() {
             self.pending_reports.push_back(report);
@@ -64,7 +64,7 @@ impl<E: Engine> Hub<E> {
         }
         self.advance_feed_queues(outlet);
         self.engine.reports_passed();
-        // While a report was handled, a result may have been requested that the engine already had.
+        // Handling a report may have requested a result that the engine has already, so that another pass is needed.
         self.engine.ready_reports() == 0
     }
 
@@ -89,8 +89,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// At the channel's home: returns whether the engine prevents a publication from being ordered now. `is_passing`:
-    /// the publication is not stored.
+    /// At the channel's home: returns [`Blocked::Engine`] if the engine can't order a publication now. `is_passing` is
+    /// set if the publication is not stored.
     #[inline]
     pub(crate) fn blocked_by_engine(&self, index: u32, is_passing: bool) -> Option<Blocked> {
         if !self.engine.is_deferring() {
@@ -109,8 +109,8 @@ impl<E: Engine> Hub<E> {
         let reaches_others = self.engine.reaches_others();
         let has_history = has_history(&self.namespaces, &self.channels[index].name);
         if !has_history {
-            // The channel no longer has history. Its stream must end before this publication, and it can't while
-            // requests wait.
+            // The channel no longer has history. Its stream must end before this publication, and a stream can't end
+            // while its requests wait.
             return (pending > 0 || reaches_others).then_some(Blocked::Engine);
         }
         let waits = pending > 0 || !is_passing || reaches_others;
@@ -267,8 +267,8 @@ impl<E: Engine> Hub<E> {
                     // The queued items follow a position that is no longer valid.
                     self.feed_queues.remove(&index);
                     self.skip_gap(index, None, outlet);
-                    // Reads the history for subscribers that have waited for this gap to be closed. The channel may
-                    // have ended: a wildcard channel without history has no entry now.
+                    // Reads the history for subscribers that have waited for this gap to be closed. The entry of the
+                    // channel may have been removed above, for example that of a wildcard channel without history.
                     if self.find(&channel) == Some(index) {
                         self.start_join_read(index);
                     }
@@ -306,7 +306,7 @@ impl<E: Engine> Hub<E> {
         self.evict_over_budget();
     }
 
-    /// Returns whether an item can be delivered at once, because it directly follows the last delivered one.
+    /// Returns whether an item can be delivered at once, because it directly follows the item delivered last.
     fn is_next(&self, request_context: &RequestContext, item: &FeedItem) -> bool {
         let slot = self.channels[request_context.channel].home.stream();
         let (Some(position), Some(slot)) = (item.publication.position, slot) else {
@@ -317,7 +317,8 @@ impl<E: Engine> Hub<E> {
         links && !self.feed_queues.contains_key(&request_context.channel)
     }
 
-    /// Records and returns the result of a publication that this home has ordered. The feed delivers it separately.
+    /// Records and returns the result of a publication that this home has ordered. The publication itself is delivered
+    /// by the feed.
     fn complete_own_publication(
         &mut self,
         request_context: &RequestContext,

@@ -11,8 +11,8 @@ use crate::{
     RECOVERED_MAX, Recovered, RestoredStream, Since, Version,
 };
 
-/// The time for which an empty stream without subscribers is kept if nothing was ever published to it, in milliseconds.
-/// Only a subscriber that has just lost its connection could need the stream's position.
+/// How long a stream to which nothing was ever published is kept without subscribers, in milliseconds. Only a
+/// subscriber that has just lost its connection could need the stream's position.
 pub(crate) const UNUSED_TTL_MS: u64 = 60_000;
 
 /// The stream of a channel.
@@ -38,8 +38,8 @@ impl Stream {
         }
     }
 
-    /// Restores a stream from the log, with those publications that are consecutive up to the top.
-    /// Also returns the bytes of these publications.
+    /// Restores a stream from the log, with its latest publications back to the first missing offset. Also returns the
+    /// size of these publications in bytes.
     pub(crate) fn restored(
         restored: RestoredStream,
         lent: &LentBytes,
@@ -101,7 +101,8 @@ impl Stream {
         }
     }
 
-    /// If the version is newer than the current one, makes it the current one and returns `true`.
+    /// Stores the version as the latest one and returns `true`, unless the latest version has the same epoch and the
+    /// same or a higher number.
     pub(crate) fn advance_version(&mut self, version: &Version) -> bool {
         match &mut self.version {
             Some(latest) if latest.epoch == version.epoch && latest.number >= version.number => {
@@ -237,8 +238,8 @@ impl Stream {
         publisher_of(self.records.back()?)
     }
 
-    /// Returns the publisher of more than half of the stored bytes, and by how many bytes it leads in the majority
-    /// vote. If no publisher has more than half, returns any of them.
+    /// Returns the publisher of more than half of the stored bytes, or any publisher if none has more than half. Also
+    /// returns the counter of Boyer and Moore's majority vote, in bytes.
     pub(crate) fn main_publisher(&self) -> (Publisher<'_>, usize) {
         let mut owner = None;
         let mut lead = 0_usize;
@@ -268,7 +269,7 @@ impl Stream {
         }
     }
 
-    /// Returns the offset before the first of these indices; 0 if the range is empty.
+    /// Returns the offset of the predecessor of the first record in this range of indices; 0 if the range is empty.
     fn predecessor_at(&self, places: std::ops::Range<usize>) -> u64 {
         let first = self.lowest() + places.start as u64;
         if places.is_empty() { 0 } else { first - 1 }
@@ -563,7 +564,7 @@ mod tests {
             (None, usize::MAX, true),
             (Some(4), usize::MAX, false),
             (None, 4, false),
-            // The first publication of a page is returned whatever its size.
+            // A limit above the maximum is refused even if fewer publications are stored after the position.
             (Some(8), 5, true),
             (None, 0, false),
         ] {

@@ -15,8 +15,8 @@ use crate::stream::Stream;
 use crate::weight_classes::{ClassLink, Linked, NO_MEMBER};
 use crate::{HistoryOptions, Payload, Position, PublicationInfo};
 
-/// The memory of a stream without publications in bytes: its slot, its scan index, and its channel's entry with its
-/// share of the name table.
+/// The memory in bytes that a stream without publications takes: its slot, its entry in the scan order, and the entry
+/// of its channel with a share of the name table.
 const STREAM_BYTES: usize =
     size_of::<Option<StreamSlot>>() + size_of::<u32>() + size_of::<Option<Channel>>() + 48;
 
@@ -35,9 +35,8 @@ struct StreamSlot {
     is_changed: bool,
     /// The index of the stream in `scan_order`.
     scan_index: u32,
-    /// The account toward which the stream counts while it has publications: that of the publisher
-    /// of most of its bytes, determined by Boyer and Moore's majority vote. `lead` is the counter
-    /// of that vote, in bytes.
+    /// The account toward which the stream counts while it has publications. It belongs to the publisher of most of the
+    /// stream's bytes, as determined by Boyer and Moore's majority vote. `lead` is the counter of that vote, in bytes.
     owner: u32,
     lead: usize,
     /// The total size of the stream's publications in bytes.
@@ -57,7 +56,7 @@ pub(crate) struct Streams {
     accounts: Accounts,
     /// The total size of streams without publications in bytes.
     empty_bytes: usize,
-    /// The bytes that streams have dropped but replies still hold.
+    /// The size of publications that streams have dropped but history replies still refer to.
     lent: LentBytes,
     epochs: EpochGenerator,
     /// The slots in use, in the order of the expiry scan. `slots` never shrinks, so a scan over it could visit many free
@@ -235,7 +234,8 @@ impl Streams {
         position
     }
 
-    /// Updates the account of a stream that held `held` bytes, after a publication of `more` bytes was added.
+    /// Updates the account of a stream after a publication of `more` bytes was added. `held` is the number of bytes
+    /// that the stream counted before.
     fn update_owner(&mut self, index: u32, more: usize, held: usize, history: &HistoryOptions) {
         let place = slot_of(&mut self.slots, index);
         let owner = place.owner;
@@ -283,7 +283,7 @@ impl Streams {
         }
     }
 
-    /// Updates the accounts after a stream that held `held` bytes has shrunk.
+    /// Updates the accounts after a stream has shrunk. `held` is the number of bytes that the stream counted before.
     fn settle(&mut self, index: u32, held: usize) {
         let place = slot_of(&mut self.slots, index);
         let (owner, base_bytes) = (place.owner, usize::from(place.base_bytes));
@@ -304,7 +304,8 @@ impl Streams {
             .remove_stream(owner, &mut self.slots[..], index, held);
     }
 
-    /// Moves a stream with publications, which held `held` bytes before, to another account.
+    /// Moves a stream that has publications to the account `owner`. `held` is the number of bytes that the stream
+    /// counted before.
     fn move_to(&mut self, index: u32, owner: u32, held: usize) {
         let place = slot_of(&mut self.slots, index);
         let former = std::mem::replace(&mut place.owner, owner);
@@ -328,8 +329,8 @@ impl Streams {
         }
     }
 
-    /// Returns the channel of a changed stream, and whether the log had a record of the stream. From now on the log has
-    /// a record of it.
+    /// Returns the channel of a changed stream, and whether the log already had a record of the stream. The caller must
+    /// record the stream, which is marked as known to the log.
     pub(crate) fn take_change(&mut self, index: u32) -> Option<(u32, bool)> {
         let place = self.slots.get_mut(index as usize)?.as_mut()?;
         // If the flag is not set, the slot was reused for another changed stream, and an earlier call of this function

@@ -1,4 +1,5 @@
-//! Fan-out on this worker: immediately to a few subscribers, by sweeps over several turns to many.
+//! Fan-out on this worker: a publication is delivered to a few subscribers immediately, and to many by a sweep over
+//! several turns.
 //!
 //! A sweep covers a batch: all publications that are queued on a channel when the sweep starts. Each subscriber gets
 //! the whole batch before the next subscriber gets any of it, so the publications of a turn leave in one write per
@@ -42,7 +43,7 @@ impl<E: Engine> Hub<E> {
                 self.queued_channels.push_back(index);
             }
         }
-        // The queues may have room now, and no other call would retry the stalled publications.
+        // The sweep may have made room in the queues, and no other call would retry the stalled publications.
         let ended_early = self.retry_stalled(outlet);
         has_more_to_tell || ended_early || !self.queued_channels.is_empty()
     }

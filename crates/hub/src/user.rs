@@ -38,7 +38,7 @@ impl LastSeen {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Returns the user of a session, which is known from its subscription to a personal channel.
+    /// Returns the user of a session, as determined by the personal channel to which the session is subscribed.
     pub fn user_of(&self, session: ConnectionId) -> Option<&str> {
         let mut channels = self.channels_of(session);
         channels.find_map(|name| name.strip_prefix('#'))

@@ -16,8 +16,8 @@ impl<E: Engine> Hub<E> {
         self.namespaces.wildcards().channel_for(channel)
     }
 
-    /// At the channel's home: returns the entry of the wildcard channel that covers a channel; `None` if the channel is
-    /// restricted to certain users.
+    /// At the channel's home: returns the entry of the wildcard channel that covers a channel; `None` if there is no
+    /// such entry or if the channel is restricted to certain users.
     pub(crate) fn wildcard_entry(&self, channel: &str) -> Option<u32> {
         let wildcard = self.wildcard_of(channel)?;
         if wildcard == channel || !Audience::of(channel, &self.namespaces).is_everyone() {

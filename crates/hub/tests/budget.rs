@@ -102,8 +102,8 @@ fn publish_as(hub: &mut Hub, user: &str, channel: &str, bytes: &[u8]) {
     assert!(matches!(outcome, Ok(RequestOutcome::Done(_))));
 }
 
-/// Subscribes session `index`. Returns the position at which it joins and, if it sent a known position, whether
-/// recovery was complete and how many publications were recovered.
+/// Subscribes session `index`. Returns the position at which the session joins and, if `since` is set, whether recovery
+/// was complete and how many publications were recovered.
 fn join(
     hub: &mut Hub,
     index: u32,

@@ -1,5 +1,5 @@
-//! A subscriber of a wildcard channel receives the same publications as the subscribers of each channel, in the same
-//! order, whatever the order of events, with any number of workers and few credits.
+//! Tests that a subscriber of a wildcard channel receives the same publications as the subscribers of each channel, in
+//! the same order. The order of events and the number of workers vary, and lanes have few credits.
 
 mod common;
 
@@ -19,8 +19,8 @@ const WILDCARD: &str = "news:*";
 const HEARD: [&str; 3] = ["news:1", "news:2", "news:3"];
 const UNHEARD: [&str; 3] = ["news:$secret", "news:4#ann", "chat:1"];
 
-/// Credits per lane for publications. Deliveries have one credit more, and one credit is kept in
-/// reserve.
+/// The number of credits of a lane that publications may use. Deliveries may use one more. Since [`Outlet::has_credit`]
+/// covers two deliveries, another credit is kept in reserve.
 const CREDITS: usize = 2;
 
 /// The worker and the index of a subscriber's session.

@@ -1,4 +1,5 @@
-//! The mailbox of a worker: its end of all lanes to and from the workers, and a lane itself.
+//! The mailbox of a worker, and the lanes that connect the mailboxes. A lane is the queue of messages from one worker to
+//! another.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -52,7 +53,7 @@ impl<T> fmt::Display for Full<T> {
 
 impl<T: fmt::Debug> std::error::Error for Full<T> {}
 
-/// The messages from one worker to another, in a state shared by both workers.
+/// The queue of messages from one worker to another, with the counters that both workers share.
 #[derive(Debug)]
 struct Lane<T> {
     queue: Mutex<Queue<T>>,
@@ -324,8 +325,8 @@ impl<T> Mailbox<T> {
     }
 
     /// Prepares for a wait. Returns `false` if the owner of this mailbox must not wait, because there may be
-    /// messages to pop. After `true`, a new message or the return of a credit that was refused ends the wait
-    /// through [`Wake`].
+    /// messages to pop. After `true`, [`Wake`] ends the wait when a message arrives, or when a credit returns after
+    /// the owner was refused one.
     #[inline]
     pub fn sleep(&mut self) -> bool {
         self.incoming_count == 0 && self.mesh.wake_flags[self.me].sleep()

@@ -5,8 +5,8 @@
 
 /// Ends the receiver's current wait or, if the receiver is not waiting, its next one.
 ///
-/// It is called from any thread, possibly several times for one wait. It must neither block nor
-/// fail, because the receiver relies on every wake.
+/// Any thread may call [`wake`](Self::wake), possibly several times for one wait. The call must
+/// neither block nor fail, because the receiver relies on every wake.
 pub trait Wake: Send + Sync {
     /// Makes the receiver's current or next wait return.
     fn wake(&self);

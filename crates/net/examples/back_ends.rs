@@ -6,8 +6,9 @@
 //! cargo run --profile bench -p veche-net --example back_ends -- 5 echo 64 16384 # with 64 buffers of 16 KiB in the ring
 //! ```
 //!
-//! Two servers with their clients run side by side, each pair in a process of its own, and only one pair works at a time.
-//! Servers run on core 0 and clients on core 1; clients always use epoll.
+//! For each case, one process runs an epoll server with its clients, and another process runs an io_uring server with its
+//! clients. The two processes exist at the same time, but only one of them exchanges messages at a time. Servers run on
+//! core 0 and clients on core 1. Clients always use epoll.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _, stdin};
 use std::net::SocketAddr;

@@ -40,8 +40,8 @@ pub(crate) struct DriverBase {
 }
 
 impl DriverBase {
-    /// Creates the state common to all drivers. It keeps at most `spare_queues_max` queues for
-    /// reuse.
+    /// Creates the state of a socket back end, which keeps at most `spare_queues_max` empty send
+    /// queues for reuse.
     pub(crate) fn new(options: Options, spare_queues_max: usize) -> io::Result<Self> {
         let now_ms = socket::now_ms();
         Ok(Self {
@@ -146,7 +146,7 @@ impl DriverBase {
         Some(self.backing_off.swap_remove(place).0)
     }
 
-    /// Returns how long the driver may wait for events, in milliseconds; `None`: without a limit.
+    /// Returns how long the driver may wait for events, in milliseconds; `None` if there is no limit.
     pub(crate) fn wait_ms(&self) -> Option<u64> {
         if !self.pending.is_empty() || !self.closed.is_empty() {
             return Some(0);

@@ -2,7 +2,7 @@
 //!
 //! Operations complete late and in parts, as with a completion queue. Received bytes are delivered
 //! in pieces of random size, some turns after the kernel had them and sometimes even after `pause`.
-//! Sends are kept for some turns, are sent in pieces, and are returned by `Sent`. `Accepted`,
+//! Sends are delayed for some turns, are sent in pieces, and most are returned by `Sent`. `Accepted`,
 //! `Ended` and `Closed` are late. The driver keeps the guarantees of [`Driver`] and no others, so
 //! code that works on it does not depend on the behaviour of epoll. All randomness comes from one
 //! seed. Speed is not a goal.
@@ -99,8 +99,8 @@ impl<D: Driver> Delayed<D> {
     fn advance_sends(&mut self, index: u32) {
         let link = &mut self.links[index as usize];
         link.advance_sends(self.turn, &mut self.rng, &mut self.driver);
-        // The inner driver is paused while enough bytes are held for the caller, so that bytes
-        // accumulate in neither driver.
+        // The inner driver is paused while enough received bytes wait for delivery to the caller, so
+        // that bytes accumulate in neither driver.
         if let Some(below) = link.below {
             if link.wants_bytes() {
                 self.driver.resume(below);

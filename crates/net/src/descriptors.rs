@@ -1,8 +1,8 @@
 //! Raises the limit on open descriptors as far as permitted.
 //!
 //! Each connection takes a descriptor, and the usual soft limit of 1,024 exists for programs that
-//! use `select`. The server process inherits the limit from the supervisor and derives its maximum
-//! number of connections from it. The processes of the load tester do the same.
+//! use `select`. The supervisor raises the limit. The server process inherits it and derives its
+//! maximum number of connections from it. The load tester raises the limit for its own processes.
 
 use std::io;
 

@@ -139,11 +139,11 @@ pub enum DriverEvent<'a> {
 
 /// The sockets and timers of a worker, owned by one thread.
 ///
-/// Any other method may be called from inside the sink of [`turn`](Self::turn), and none calls the
-/// sink. Events caused by a call are delivered later in this turn, or in the next turn, which then
-/// does not wait.
+/// The sink of [`turn`](Self::turn) may call all other methods, which never call the sink
+/// themselves. Events caused by such a call are delivered later in this turn, or in the next turn,
+/// which then does not wait.
 ///
-/// A call with a stale id, or with an id whose `close` was called, has no effect: `send` returns
+/// A call with a stale id, or with an id that was passed to `close`, has no effect: `send` returns
 /// the buffer, and `unsent` returns 0.
 pub trait Driver: Sized {
     /// Takes ownership of a listening socket (see [`bind`](crate::bind)) and starts to accept
@@ -237,10 +237,10 @@ pub trait Driver: Sized {
     /// Waits for events, at most `timeout_ms` (`None`: without limit; 0: not at all), and passes
     /// one batch of events to `sink`. Events beyond the limits of [`Options`] are delivered in the
     /// next turn. Ready transports are served round robin: each is served once before any is served
-    /// twice. One of `n` ready transports is therefore served within `n / receives_max + 1` turns,
+    /// twice. Each of `n` ready transports is therefore served within `n / receives_max + 1` turns,
     /// however much the others send. (On io_uring with Linux 6.13 or later, the kernel itself
-    /// serves 20 transports at a time.) A transport is served once per turn, with fewer bytes than
-    /// two receives deliver.
+    /// serves 20 transports at a time.) A turn serves a transport at most once, and delivers fewer
+    /// of its bytes than fill two receive buffers.
     ///
     /// # Errors
     /// The wait itself failed, because of a bug or a closed descriptor, never because of a peer. A

@@ -1,9 +1,10 @@
 //! The portable back end: level-triggered epoll.
 //!
-//! One `epoll_wait` returns a batch; each ready transport costs one receive, and a send that fits
-//! the socket's buffer costs one send and nothing else. Because epoll is level-triggered, readiness
-//! that a turn did not handle is reported again, and the kernel reports sockets round robin.
-//! Interest is changed lazily: a `pause` costs a system call only if bytes arrive during it.
+//! One `epoll_wait` returns a batch of ready sockets. Serving a ready transport costs one system
+//! call, and so does a send that fits into the socket's buffer. Because epoll is level-triggered,
+//! readiness that a turn did not handle is reported again, and the kernel reports sockets round
+//! robin. Interest is changed lazily: a `pause` costs a system call only if bytes arrive before
+//! `resume`.
 //!
 //! The back end passes bytes to the sink without interpreting them.
 
@@ -35,7 +36,7 @@ const OUTPUT: u8 = 4;
 
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::ERR).union(EventFlags::HUP);
 
-/// Maximum number of queues kept for slow readers.
+/// Maximum number of send queues kept for reuse. Usually only slow readers need one.
 const SPARE_QUEUES_MAX: usize = 64;
 
 /// The tag of the waker. Tags with generation 0 do not belong to transports.

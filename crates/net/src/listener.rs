@@ -36,8 +36,8 @@ impl Default for ListenOptions {
 /// Creates a listening socket, which is non-blocking and close-on-exec.
 ///
 /// `SO_REUSEADDR` is always set, so that a restart need not wait for connections of the previous
-/// run to leave TIME_WAIT. `TCP_DEFER_ACCEPT` is not set, because it would hide connections that
-/// send nothing from our own timeouts.
+/// run to leave TIME_WAIT. `TCP_DEFER_ACCEPT` is not set, because the kernel would then not report a
+/// connection that sends nothing, and our own timeouts could not end it.
 ///
 /// # Errors
 /// The address is in use, is not local, or requires a privilege.

@@ -3,10 +3,10 @@
 /// Limits and sizes of one driver, which belongs to one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Size in bytes of the buffer that all receiving calls share. It limits the length of a
-    /// `Received` event of such a call, and the bytes of a transport per turn. Default 64 KiB,
-    /// which is small enough to stay in the core's cache until the bytes are forwarded. With 128 to
-    /// 512 KiB, bulk data costs 1.6 times as much per byte.
+    /// Size in bytes of the buffer that all receiving calls share. It limits the length of the
+    /// `Received` event of one such call, and the bytes that a turn receives from one transport.
+    /// Default 64 KiB, which is small enough to stay in the core's cache until the bytes are
+    /// forwarded. With 128 to 512 KiB, bulk data costs 1.6 times as much per byte.
     pub receive_bytes: usize,
     /// Maximum number of sockets served in a turn, each with at most one receive. Default 64, so
     /// that the received bytes of a turn and the replies fit into the core's cache.
@@ -24,8 +24,8 @@ pub struct Options {
     /// two from 1 to 4,096. While all are full, bytes are received by system calls, as with epoll.
     /// Default 8, so that all buffers fit into the core's cache.
     pub ring_buffers: u16,
-    /// io_uring: size of each buffer, which is also the maximum length of a `Received`. Default 64
-    /// KiB.
+    /// io_uring: size of each buffer in bytes, which is also the maximum length of a `Received`
+    /// event. Default 64 KiB.
     pub ring_buffer_bytes: usize,
     /// io_uring: whether consecutive receives share a buffer, if the kernel supports it (Linux
     /// 6.12). Otherwise each receive uses a whole buffer, and there are eight times as many buffers

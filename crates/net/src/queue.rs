@@ -5,8 +5,8 @@ use std::io::IoSlice;
 
 use crate::Buffer;
 
-/// Maximum number of buffers that one system call sends. A queue that is held back is sent when it
-/// has this many buffers.
+/// Maximum number of buffers that one system call sends. A queue that is held back because of `more`
+/// is sent when it has this many buffers.
 pub(crate) const SLICES_MAX: usize = 64;
 
 /// A send queue; a transport has one only while it is not empty.

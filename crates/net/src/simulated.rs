@@ -4,15 +4,15 @@
 //! full speed and reproducibly. If the order of events is undefined, because several transports are
 //! ready or several timers are due in the same millisecond, a seeded random choice decides. Nothing
 //! here waits. [`idle_until_ms`](Simulated::idle_until_ms) indicates that no events are left; the
-//! caller must then advance the clock or write something.
-//!
-//! The number of sent bytes that a transport accepts can be [limited](Simulated::set_room), so that some of them stay
-//! queued.
+//! caller must then advance the clock or act as one of the remote ends.
 //!
 //! A *remote end* is a peer that has dialed, or that has accepted a dial of the driver
 //! ([`accept_dial`](Simulated::accept_dial)). The test sends from it with
-//! [`write`](Simulated::write) and receives at it with [`read`](Simulated::read), even after the
-//! transport has ended.
+//! [`write`](Simulated::write) and receives at it with [`read`](Simulated::read). Received bytes can
+//! be read even after the transport has ended.
+//!
+//! The number of bytes that a remote end accepts can be [limited](Simulated::set_room). The driver
+//! queues all further bytes.
 
 mod remote;
 
@@ -32,8 +32,8 @@ use crate::queue::SendQueue;
 use remote::RemoteEnd;
 pub use remote::RemoteState;
 
-/// A ready transport is served with a probability of this many in four per turn. Otherwise it is
-/// skipped, so that transports overtake each other.
+/// Probability, in quarters, that a turn serves a ready transport. Otherwise the turn skips the
+/// transport, so that transports overtake each other.
 const SERVED_OF_FOUR: u8 = 3;
 
 /// Maximum number of consecutive turns in which a ready transport is skipped. As with other
@@ -62,8 +62,8 @@ pub struct Simulated {
     dialing: Vec<(ConnectionId, SocketAddr)>,
     /// Accepted dials whose [`DriverEvent::Connected`] was not delivered yet.
     accepted_dials: Vec<ConnectionId>,
-    /// The set timers. The key consists of the deadline, a random number, and the transport's
-    /// index.
+    /// The timers that are set. The key consists of the deadline, a random number that decides the
+    /// order of equal deadlines, and the transport's index.
     timers: BTreeMap<(u64, u64, u32), ConnectionId>,
     idle_until_ms: Option<u64>,
     /// Whether the last turn delivered events.
@@ -125,14 +125,15 @@ impl Simulated {
         })
     }
 
-    /// Adds a listener that only [`dial`](Self::dial) reaches. Ids are numbered as by
-    /// [`Driver::listen`].
+    /// Adds a listener that only [`dial`](Self::dial) reaches. Its id is numbered in one sequence
+    /// with those of [`Driver::listen`].
     pub fn add_listener(&mut self) -> ListenerId {
         self.listeners.push(true);
         ListenerId(self.listeners.len() as u32 - 1)
     }
 
-    /// Opens a connection to a listener from an address. It is accepted in one of the next turns.
+    /// Opens a connection from an address to a listener. The driver accepts the connection in one of
+    /// the next turns.
     pub fn dial(&mut self, listener: ListenerId, from: SocketAddr) -> ConnectionId {
         let id = self.add();
         self.dialed.push_back((id, listener, from));
@@ -161,7 +162,8 @@ impl Simulated {
         std::mem::take(&mut self.dialing)
     }
 
-    /// Accepts a connection that the driver has dialed. It is connected in the next turn.
+    /// Accepts a connection that the driver has dialed. The next turn delivers
+    /// [`DriverEvent::Connected`].
     pub fn accept_dial(&mut self, id: ConnectionId) {
         self.stir();
         if self.live(id).is_some_and(|near| near.is_connecting) {
@@ -177,7 +179,8 @@ impl Simulated {
         }
     }
 
-    /// Writes bytes from the remote end. They arrive in one piece, after earlier writes.
+    /// Writes bytes from the remote end. The driver receives them after earlier writes, in one piece
+    /// unless they are longer than [`Options::receive_bytes`].
     pub fn write(&mut self, id: ConnectionId, bytes: Vec<u8>) {
         self.stir();
         if let Some(far) = self.remote_ends.get_mut(&id) {
@@ -249,8 +252,8 @@ impl Simulated {
         self.stir();
     }
 
-    /// Returns the time at which the next timer or timeout is due, if no other events are left:
-    /// `u64::MAX` if there is none. Returns `None` if there may be events now.
+    /// Returns `None` if there may be events to deliver now. Otherwise returns the time at which the
+    /// next timer or the timeout of the last turn is due, or `u64::MAX` if neither is set.
     #[must_use]
     pub fn idle_until_ms(&self) -> Option<u64> {
         self.idle_until_ms
@@ -273,13 +276,13 @@ impl Simulated {
             .filter(|near| near.id == id)
     }
 
-    /// Returns a transport that neither side has ended.
+    /// Returns a transport that neither side has closed, reset or refused.
     fn live(&mut self, id: ConnectionId) -> Option<&mut LocalEnd> {
         self.local_end(id).filter(|near| near.closing.is_none())
     }
 
-    /// Returns the transports in the order in which this turn serves them, which is random if there is
-    /// a generator.
+    /// Returns the transports in the order in which this turn serves them. The order is random if the
+    /// network has a random generator.
     fn shuffled(&mut self) -> Vec<ConnectionId> {
         let near = self.local_ends.iter().flatten();
         let mut ids: Vec<ConnectionId> = near.map(|near| near.id).collect();
@@ -365,7 +368,7 @@ impl Simulated {
                 && far.is_some_and(RemoteEnd::has_something))
     }
 
-    /// Removes a transport whose end is being delivered.
+    /// Removes a transport immediately before its `Closed` event is delivered. Returns the reason.
     fn end(&mut self, id: ConnectionId) -> CloseReason {
         self.clear_timer(id);
         let near = self.local_ends[id.index as usize].take();

@@ -1,9 +1,9 @@
 //! The io_uring back end, which submits all requests of a turn to the kernel in one call.
 //!
 //! Receives are multishot: one request makes the kernel receive repeatedly into the buffers of the
-//! ring. Listeners are polled, and connections are accepted by a call, as with epoll. Multishot
-//! accepts are not used, because they do not return the peer's address and can't be paused when
-//! there is no room.
+//! ring. Listeners are polled, and connections are accepted by a system call, as with epoll.
+//! Multishot accepts are not used, because they do not return the peer's address and can't be
+//! paused.
 //!
 //! The kernel fills buffers in the order in which bytes arrive, so a few busy transports could take
 //! all of them. Events are therefore not delivered in the order of completions. Instead, each ready
@@ -12,11 +12,12 @@
 //! until it receives little: a poll waits for bytes, and when the transport is served, a call
 //! receives them.
 //!
-//! Sends are collected during a turn and submitted together at its end. They do not wait in the
-//! kernel, so each is complete when that call returns. Bytes that a socket did not accept wait for
-//! a poll, as with epoll. A transport therefore has no operations in flight except a receive and
-//! polls. When the transport ends, these are cancelled, and its descriptor is closed after the last
-//! of them has completed, so that a stale operation can't refer to a reused descriptor.
+//! Sends are collected during a turn and submitted together at the beginning of the next turn. They
+//! do not wait in the kernel, so each send is complete when the submitting call returns. Bytes that a
+//! socket did not accept wait for a poll, as with epoll. A transport therefore has no operations in
+//! flight except a receive and polls. When the transport ends, these operations are cancelled. Its
+//! descriptor is closed after the last of them has completed, so that a stale operation can't refer
+//! to a reused descriptor.
 //!
 //! The back end passes bytes to the sink without interpreting them.
 
@@ -44,7 +45,7 @@ use receive::{InputPart, Ready};
 /// A bit of `Transport::interest`, like the constants below: a receive or a poll that reports new
 /// bytes is in flight.
 const RECEIVING: u8 = 1;
-/// The operation of `RECEIVING` is being cancelled.
+/// The receive or poll that `RECEIVING` marks is being cancelled.
 const CANCELLING: u8 = 2;
 /// A poll is in flight that reports when the socket accepts more bytes.
 const WRITABLE: u8 = 4;
@@ -60,7 +61,7 @@ const READY: u8 = 64;
 /// The operation that `RECEIVING` marks is a poll, not a receive.
 const POLLING: u8 = 128;
 
-/// Maximum number of send queues kept for reuse. A publication with many receivers needs many.
+/// Maximum number of send queues kept for reuse. A publication needs one for each receiver.
 const SPARE_QUEUES_MAX: usize = 8192;
 /// Maximum number of empty queues of input parts kept for reuse.
 const SPARE_PARTS_MAX: usize = 64;
@@ -170,15 +171,15 @@ impl Uring {
                 return Some(());
             }
             self.cancel_all(id.index);
-            // A cancellation misses an operation that is between two steps in the kernel, so it is
-            // repeated.
+            // A cancellation misses an operation that the kernel is processing at that moment, so the
+            // loop repeats the cancellation.
             self.ring.wait(Some(Duration::from_millis(1))).ok()?;
             self.collect();
         }
     }
 
-    /// Takes the completions of all sends. Before this call, the transports of the sends must not
-    /// be changed.
+    /// Takes the completions of all sends, which return the send queues. Between the submission of
+    /// the sends and the end of this call, nothing else may change their transports.
     fn reap_sends(&mut self) -> io::Result<()> {
         while self.ring.has_in_flight() {
             self.ring.wait(Some(Duration::ZERO))?;
@@ -237,8 +238,8 @@ impl Uring {
         Some((id, transport))
     }
 
-    /// Returns the maximum duration of the next wait for completions in milliseconds; `None`: no
-    /// limit.
+    /// Returns the maximum duration of the next wait for completions in milliseconds; `None` if
+    /// there is no limit.
     fn wait_ms(&self) -> Option<u64> {
         let is_busy = self.is_woken || !self.closing.is_empty() || !self.ready.is_empty();
         if is_busy {
@@ -289,8 +290,8 @@ impl Uring {
         }
     }
 
-    /// Handles a cancellation that missed its operation. If the operation is still in flight, it
-    /// was between two steps in the kernel, and it is cancelled again.
+    /// Handles a cancellation that missed its operation. If the operation is still in flight, the
+    /// kernel was processing it at that moment, and it is cancelled again.
     #[cold]
     fn cancel_again(&mut self, kind: OperationKind, index: u32) {
         let wanted = match kind {

@@ -16,8 +16,8 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Creates a waker for a driver that never waits, such as one in another crate. Its wakes have
-    /// no effect.
+    /// Creates a waker that no driver watches yet. Only drivers of this crate can watch it; in a
+    /// driver of another crate, its wakes have no effect.
     ///
     /// # Errors
     /// No descriptor is left.

@@ -21,8 +21,8 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("Linux").count()
 }
 
-/// Opens this number of connections one after another. In turn, a connection is reset immediately,
-/// during an exchange, or after an exchange.
+/// Opens the given number of connections one after another and resets them. Of every three
+/// connections, one is reset immediately, one after an exchange, and one during an exchange.
 fn churn<D: Driver>(driver: D, connections: usize) {
     let mut world = World::new(
         driver,

@@ -1,8 +1,8 @@
 //! The access log: a line for each answered request and each ended session.
 //!
-//! The entries come from the front ends' [`AccessLogBuffer`](veche_frontends::AccessLogBuffer), [`template`] formats them, and a
-//! separate thread writes them ([`veche_logging`]): a worker passes on all lines of a turn at once and never blocks.
-//! Lines that don't fit are dropped, which a metric counts.
+//! The front ends record entries in an [`AccessLogBuffer`](veche_frontends::AccessLogBuffer). At the end of a turn, a
+//! worker formats them with its [`Template`] and queues all lines at once for a separate thread ([`veche_logging`]), so
+//! it never waits for the disk. If the queue is full, lines are dropped, and a metric counts them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use veche_frontends::access_log_buffer::{AccessLogEntry, AccessLogFilter};
 use veche_config::{self as config, AccessLogConfig, Template};
 use veche_logging::{self as logging, Appender, LogError};
 
-/// A worker's access to the log.
+/// Formats and queues the lines of the access log for one worker.
 #[derive(Clone)]
 pub(crate) struct AccessLogWriter {
     pub(crate) choice: AccessLogFilter,
@@ -41,7 +41,8 @@ pub(crate) struct AccessLogFile {
 
 #[derive(Default)]
 struct AccessLogState {
-    /// The thread that writes the lines, once a log has been opened; it stays when the log is switched off.
+    /// The thread that writes the lines. It starts when a log is opened for the first time, and keeps running while the
+    /// log is off.
     lines: Option<Arc<Appender>>,
     writer: Option<AccessLogWriter>,
 }
@@ -103,7 +104,7 @@ impl AccessLogFile {
         }
     }
 
-    /// Waits a limited time until all lines so far are written.
+    /// Waits until all lines so far are written, but at most a second.
     pub(crate) fn flush(&self) {
         let lines = self.kept.lock().lines.clone();
         if let Some(lines) = lines {

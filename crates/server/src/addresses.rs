@@ -1,7 +1,7 @@
 //! Connections and handshake rates by client address.
 //!
-//! The table is used at accept, handshake and close, never per message. An address without connections whose rate has
-//! recovered is removed, so the table is bounded by current activity.
+//! The table is used when a connection is accepted, starts a handshake or closes, never per message. An address is
+//! removed once it has no connections and its rate has recovered, so current activity bounds the table.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -39,8 +39,8 @@ struct AddressUse {
 }
 
 impl AddressCounters {
-    /// Sets the limits of an address. `connections_max` of 0 disables the limit of connections, and `rate` of
-    /// `None` the rate limit.
+    /// Sets the limits of an address. A `connections_max` of 0 disables the connection limit, and a `rate` of `None`
+    /// disables the rate limit.
     pub(crate) fn set_limits(&self, connections_max: usize, rate: Option<Rate>) {
         self.connections_max.store(connections_max, Relaxed);
         *self.rate.write() = rate;

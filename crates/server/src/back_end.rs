@@ -91,7 +91,7 @@ impl DriverInstance {
     }
 }
 
-/// Explains an error of the operating system.
+/// Returns the text of an error from opening io_uring, with its likely cause if one is known.
 fn why_not(error: &io::Error) -> String {
     let means = match error.kind() {
         io::ErrorKind::PermissionDenied => {

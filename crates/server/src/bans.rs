@@ -1,14 +1,13 @@
 //! Banned users and revoked tokens: one table for all workers, and a file that preserves them
 //! across processes.
 //!
-//! The file has a JSON line for each command of the back end, in order; the last line about a user
-//! or token counts. A line is written before its command is answered, and synced by the control
-//! thread within about a second, so that no worker waits for the disk. A power cut loses the
-//! commands since the last sync. A ban that can't be written is still enforced; the back end gets
-//! an error, and writing is retried. Expired bans stay in the table and the file for a while, since
-//! the clock may have been ahead. During a handover two processes use the file: each writes under a
-//! lock, and reads the other's lines about once a second. When most lines are expired, the file is
-//! rewritten.
+//! The file has a JSON line for each command of the back end, in order. The last line about a user or token is the one
+//! in force. A line is written before its command is answered, and synced by the control thread within about a second,
+//! so that no worker waits for the disk. A power cut loses the commands since the last sync. A ban that can't be
+//! written is still enforced; the back end gets an error, and writing is retried. Expired bans stay in the table and
+//! the file for a while, because they are in force again if the clock was ahead and is set back. During a handover two
+//! processes use the file. Each of them writes under a lock, and reads the lines of the other process about once a
+//! second. When most lines are expired, the file is rewritten.
 
 #[cfg(test)]
 mod tests;
@@ -29,8 +28,8 @@ use veche_clock::now;
 use veche_files::WriteOptions;
 use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
 
-/// Maximum number of banned users in the table. The same limit applies to the number of revoked tokens, and
-/// to the number of users with invalidated tokens.
+/// Maximum number of banned users in the table. The same maximum applies separately to revoked tokens and to users with
+/// invalidated tokens. A ban beyond the maximum is rejected.
 const BLOCKS_MAX: usize = 100_000;
 
 /// The file is rewritten when its number of lines exceeds twice the number of bans in force by more
@@ -43,14 +42,14 @@ const SETTLED: Duration = Duration::from_secs(3600);
 /// The interval at which the control thread syncs the file, and reads lines that another process has written.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Maximum number of bans that wait to be written to the file.
+/// Maximum number of bans that wait to be written to the file. While that many wait, new bans are rejected.
 const UNWRITTEN_MAX: usize = 100_000;
 
 /// Maximum number of attempts of a worker to lock the file. [`LOCK_WAIT`] is the pause between two attempts.
 const LOCK_TRIES: u32 = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(1);
 
-/// The expiry in seconds since 1970; `None`: never.
+/// The expiry time in seconds since 1970; `None` if the ban never expires.
 type ExpiryTime = Option<u64>;
 
 /// The bans of the process.
@@ -111,8 +110,8 @@ impl Bans {
             opened: now(),
         };
         let failed = |error: io::Error| format!("{}: {error}", path.display());
-        // Only another process can hold the lock here. A full disk, on which the lock file can't be created, does not
-        // prevent the start.
+        // This waits for a lock that only another process can hold. A full disk, on which the lock file can't be
+        // created, does not prevent the start.
         let _lock = or_retry_later(log.lock()).map_err(failed)?;
         let table = log.read().map_err(failed)?;
         if log.holes > 0 {
@@ -479,7 +478,7 @@ fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     beside.into()
 }
 
-/// Returns the length of a file's complete lines.
+/// Returns the total length of a file's complete lines in bytes. An incomplete last line is not counted.
 fn whole_bytes(file: &mut File) -> io::Result<u64> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(0))?;

@@ -52,7 +52,8 @@ impl Cluster {
         self.seen.read().has(id)
     }
 
-    /// Announces to the other nodes that this node ends, and waits until that is sent, within a time limit.
+    /// Announces to the other nodes that this node ends. Waits until the announcement is sent, but at most
+    /// [`LEAVE_WITHIN`].
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
         self.waker.notify();

@@ -229,7 +229,7 @@ fn every_code_of_the_code_is_on_the_page() {
             let Some(status) = status_called(&name).filter(|status| status.0 >= 400) else {
                 continue;
             };
-            // The statuses of conditional and range requests are those of plain HTTP (RFC 9110).
+            // The statuses of conditional and range requests are those of plain HTTP (RFC 9110), so they need no row.
             let is_plain_http = matches!(
                 status,
                 Status::PRECONDITION_FAILED | Status::RANGE_NOT_SATISFIABLE

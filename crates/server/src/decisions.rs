@@ -1,9 +1,9 @@
 //! Decisions about clients, filtered by user and channel for `veche log`, and logged at level `debug`.
 //!
-//! A watcher's descriptor arrives over the control socket and is passed to the server process, where a separate thread
-//! writes to it, so that no worker waits for a reader. Lines beyond a limit are dropped, and the next line gives the
-//! number of dropped lines. A watcher is removed when its reader has disconnected. Without watchers a decision costs
-//! one load of a flag.
+//! A watcher is a running `veche log`. The descriptor of its socket arrives over the control socket and is passed to
+//! the server process, where a separate thread writes to it, so that no worker waits for a reader. Lines beyond
+//! [`LINES_MAX`] are dropped, and the next line gives the number of dropped lines. A watcher is removed when its reader
+//! has disconnected. Without watchers a decision costs one load of a flag.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -163,7 +163,8 @@ fn write(lines: &Receiver<String>, to: OwnedFd) {
     }
 }
 
-/// Returns whether the other end of a socket is open. The other end never sends data.
+/// Returns whether the other end of a socket is open. The other end never sends data, so a readable socket means that
+/// it was closed.
 fn is_open(socket: &impl AsFd) -> bool {
     let peeked = rustix::net::recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
     peeked.is_err_and(|error| error == rustix::io::Errno::AGAIN)

@@ -1,8 +1,9 @@
 //! Notices of `veche dev` for pages: script errors, warnings of loaded scripts, rejected reloads, and changed files.
 //!
-//! Notices are kept for a few seconds, in which worker 0 publishes them repeatedly, so that a page that has just loaded
-//! receives the notices about its own loading. `web/dev/dev.js`, which `files` adds to served HTML, displays each
-//! notice once. None of this is active under `veche serve`.
+//! Worker 0 publishes each notice repeatedly for a few seconds, so that a page that has just loaded receives the
+//! notices about its own loading. Warnings and the notice of a rejected reload are published until the next successful
+//! reload. `web/dev/dev.js`, which `files` adds to served HTML, displays each notice once. None of this is active under
+//! `veche serve`.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
@@ -31,9 +32,10 @@ pub(crate) const TAG: &[u8] = b"\n<script type=\"module\" src=\"/_veche/dev.js\"
 
 /// The time for which a notice is published, so that a loading page receives it.
 const KEPT: Duration = Duration::from_secs(3);
-/// The maximum number of notices that are kept. A flood of errors needs no more.
+/// The maximum number of recent notices. Beyond it, a new notice replaces the oldest one, since a flood of errors needs
+/// no more.
 const NOTICES_MAX: usize = 32;
-/// The longest text of a notice in bytes.
+/// The maximum length of a notice's text in bytes. Longer texts are truncated.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 /// The maximum number of files below static roots that are checked for changes.
 const FILES_MAX: usize = 10_000;
@@ -49,9 +51,9 @@ pub(crate) struct DevMode {
 struct DevNotices {
     last: u64,
     recent: VecDeque<RecentNotice>,
-    /// The reason of the last rejected reload.
+    /// The notice of the last rejected reload, until a reload succeeds.
     refused: Option<String>,
-    /// Warnings about the running code, until the next reload.
+    /// Notices with warnings about the running code, until the next successful reload.
     warnings: Vec<String>,
     /// The hash of the served files at the last check: see [`fingerprint`].
     fingerprint: u64,
@@ -77,7 +79,7 @@ impl DevMode {
         }
     }
 
-    /// Reports the loaded applications with their warnings.
+    /// Replaces the warnings by those of the applications that were just loaded.
     pub(crate) fn apps_loaded(&self, warnings: &[(String, String)]) {
         let mut board = self.board.lock();
         let notices = warnings
@@ -147,7 +149,7 @@ impl Notices for DevMode {
         CHANNEL
     }
 
-    /// Returns the recent notices, which are published again, as JSON texts.
+    /// Returns the notices to be published now, as JSON texts: recent notices, the last rejected reload, and warnings.
     fn due(&self) -> Vec<String> {
         let mut board = self.board.lock();
         let now = now();

@@ -28,7 +28,7 @@ const FRAME_BYTES: usize = 64 << 10;
 const FRAME_ROWS_MAX: usize = 1_000;
 /// The number of bytes of a frame's length.
 const LENGTH_BYTES: usize = 4;
-/// The longest [`DumpEnd`] in bytes.
+/// The maximum length of an encoded [`DumpEnd`] in bytes. A longer one is truncated, and thus invalid.
 const END_BYTES_MAX: u64 = 64 << 10;
 /// The priority (nice value) of the dumping threads, lower than that of other threads.
 const NICE: i32 = 10;

@@ -1,7 +1,7 @@
 //! Files for the static handler. Files on disk are opened strictly below a root, and small ones are cached. Some pages
 //! are built into the binary.
 //!
-//! This module does not depend on HTTP: names and responses are decided in `veche-frontends`.
+//! This module does not depend on HTTP: `veche-frontends` maps requests to file names, and builds the responses.
 
 use std::borrow::Cow;
 use std::io;
@@ -261,7 +261,7 @@ fn describe(name: CacheKey<'_>, version: FileVersion, content: FileContent) -> F
     }
 }
 
-/// An open file too large to be cached.
+/// An open file on disk. If the file is too large for the cache, its content is read in parts as it is sent.
 struct Stored(std::fs::File);
 
 impl ReadAt for Stored {

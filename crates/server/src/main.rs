@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-/// Returns memory to the system after a spike: docs/decisions/16-allocator.md.
+/// The allocator returns memory to the system after a spike; see docs/decisions/16-allocator.md.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

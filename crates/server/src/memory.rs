@@ -1,4 +1,4 @@
-//! Compares the memory of the process with its limit: above it, new work is rejected.
+//! Compares the memory of the process with `limits.memory_limit`. While the limit is exceeded, new work is rejected.
 //!
 //! The memory of the process is its resident memory without file pages, as reported by the system
 //! (`/proc/self/statm`), because this value determines when the kernel kills processes. A sum of
@@ -132,7 +132,7 @@ impl MemoryMonitor {
     }
 }
 
-/// Returns the resident memory without file pages: the second field minus the third (`proc(5)`).
+/// Returns the resident memory without file pages, in bytes: the second field of `statm` minus the third (`proc(5)`).
 fn resident_bytes(statm: &File) -> Option<u64> {
     let mut text = [0; 128];
     let length = statm.read_at(&mut text, 0).ok()?;

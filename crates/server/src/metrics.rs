@@ -58,7 +58,7 @@ pub(crate) struct MetricsReport {
 }
 
 impl MetricsReport {
-    /// Creates a report about these workers.
+    /// Creates the report of a process, and registers the collectors of its metrics.
     pub(crate) fn new(
         common: Arc<ProcessState>,
         outbound: Outbound,
@@ -327,7 +327,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
 ];
 
-/// Returns the cells of a metric, each with the value of its label.
+/// Returns the counters of a metric, each with the value of its label.
 type Cells = for<'s> fn(&'s Stats) -> Vec<(&'static str, &'s SharedCounter)>;
 
 /// Counters with a label: name, help text, label, and the function that reads the values.

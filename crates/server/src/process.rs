@@ -1,6 +1,7 @@
-//! The server process: drops privileges before it serves, and starts the server for the supervisor's library.
+//! The server process: drops privileges, and then starts the server.
 //!
-//! [`veche_supervisor::process`] runs it, from the supervisor's first message to the end of the drain.
+//! [`veche_supervisor::process`] calls this module, and controls the process from the supervisor's first message to the
+//! end of the drain.
 
 use tracing::{info, warn};
 use veche_config::Config;

@@ -55,7 +55,7 @@ pub(crate) struct ProcessState {
     /// In a drain, the number of workers with running services.
     with_services: AtomicUsize,
     connections_max: AtomicUsize,
-    /// The limits on connections from each client address.
+    /// Connection counts and rates by client address, and their limits.
     pub(crate) addresses: AddressCounters,
     /// Limits the attempts to guess API keys from one IP address.
     pub(crate) wrong_keys: BruteForceLimit,
@@ -90,7 +90,7 @@ pub(crate) struct ProcessState {
     pub(crate) restarts: Restarts,
     /// Passes decisions about clients to their watchers and to the log.
     pub(crate) decisions: DecisionLog,
-    /// The other nodes, if this process belongs to a cluster.
+    /// This process as a node of a cluster, if it belongs to one.
     pub(crate) cluster: Option<Arc<Cluster>>,
     /// The time of the last line of `warn_throttled` in seconds since the start, plus one; 0 before the first line.
     warned: AtomicU64,
@@ -133,7 +133,8 @@ impl ProcessState {
         }
     }
 
-    /// Makes all services send requests through `outbound` and use its trust stores.
+    /// Makes the identity providers, hooks, event webhooks and certificate orders send their requests through
+    /// `outbound`, and use its trust stores.
     pub(crate) fn with_outbound(self, outbound: &Outbound) -> Self {
         let orders = CertificateManager::new(outbound.clone());
         Self {
@@ -212,7 +213,7 @@ impl ProcessState {
         self.with_clients.fetch_sub(1, Relaxed);
     }
 
-    /// During a drain: returns whether no worker has clients any more.
+    /// Returns whether, in a drain, no worker has clients any more.
     pub(crate) fn are_clients_gone(&self) -> bool {
         self.with_clients.load(Relaxed) == 0
     }
@@ -222,7 +223,7 @@ impl ProcessState {
         self.with_services.fetch_sub(1, Relaxed);
     }
 
-    /// During a drain: returns whether the services of all workers have ended.
+    /// Returns whether, in a drain, the services of all workers have ended.
     pub(crate) fn have_services_ended(&self) -> bool {
         self.with_services.load(Relaxed) == 0
     }

@@ -27,7 +27,7 @@ use veche_logging as logging;
 const KERNEL: ABI = ABI::V8;
 
 /// The operations permitted in writable folders. The process can't create symbolic links, devices, FIFOs or sockets
-/// there, nor control devices.
+/// there, and can't control devices with ioctl.
 const WRITES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | RemoveFile | RemoveDir | Refer
 });
@@ -79,7 +79,7 @@ pub(crate) enum SandboxError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SandboxState {
     abi: ABI,
-    /// The ports that may be connected to; `None`: all.
+    /// The ports to which the process may connect; `None` if it may connect to all ports.
     ports: Option<BTreeSet<u16>>,
 }
 
@@ -160,8 +160,8 @@ pub(crate) fn enter(config: &Config) -> Result<SandboxState, SandboxError> {
     }
 }
 
-/// Returns the ports that the process connects to; `None` if scripts connect anywhere or a certificate authority
-/// chooses ports.
+/// Returns the ports that the process connects to; `None` if they are not known in advance, because applications may
+/// connect anywhere, or because a Redis Sentinel or a certificate authority chooses ports.
 fn connects_to(config: &Config) -> Option<BTreeSet<u16>> {
     // Sentinels return the ports of the Redis servers, so the ports are not known here.
     let has_sentinels = |redis: &RedisEngine| redis.sentinels.is_some();

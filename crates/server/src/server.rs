@@ -67,7 +67,7 @@ pub(crate) struct RunningServer {
 /// The address space of a worker's stack. It is large because scripts may nest C calls.
 pub(crate) const WORKER_STACK_BYTES: usize = 16 << 20;
 
-/// Starts all workers and returns when they accept. `boot` identifies the boot of the machine. If `load_run` is
+/// Starts all workers, and returns when they accept connections. `boot` is the machine's boot id. If `load_run` is
 /// given, services simulate its users.
 pub(crate) fn start(
     start: StartOptions,
@@ -265,7 +265,7 @@ pub(crate) fn start(
     })
 }
 
-/// Creates a hub for each worker, with the hub's part of the stored history.
+/// Creates a hub for each worker, with its namespaces, history limit and time. The stored history is loaded later.
 fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<Vec<Hub>, String> {
     let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);

@@ -107,7 +107,7 @@ pub(crate) fn build(
     }
 }
 
-/// Returns the history limit of all channels in bytes.
+/// Returns the limit of the history of all channels together, in bytes.
 pub(crate) fn history_bytes_max(config: &Config) -> usize {
     usize::try_from(config.limits.history_bytes).unwrap_or(usize::MAX)
 }
@@ -246,7 +246,7 @@ fn hook_targets(hooks: &config::HooksConfig) -> HookTargets {
     hook_targets
 }
 
-/// Limits of routes that the configuration does not contain.
+/// The message limits of built-in routes, and of configured routes without WebSocket settings.
 const MESSAGES: websocket::MessageLimits = websocket::MessageLimits {
     message_bytes_max: 1 << 20,
     fragments_max: 1024,

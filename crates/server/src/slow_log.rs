@@ -93,7 +93,7 @@ fn turn_to(windows: &mut [SlowWindow; 2], number: u64) {
     windows[0].number = number;
 }
 
-/// Returns the client of an event.
+/// Returns the part of an event's subject that identifies the client; empty if there is no such part.
 fn client_of(slow: &SlowEvent) -> &str {
     slow.subject.split_once(": ").map_or("", |(owner, _)| owner)
 }

@@ -1,4 +1,5 @@
-//! A real worker with its control side on a simulated network, driven by fuzz targets and instruction counts.
+//! A real worker and its control side on a simulated network, for fuzz targets and for benchmarks that count
+//! instructions.
 
 mod direct;
 mod rig;
@@ -76,7 +77,7 @@ pub(crate) struct FuzzStage<D> {
 }
 
 impl<D: Driver> FuzzStage<D> {
-    /// Starts a worker on a driver whose listeners match the valid configuration.
+    /// Starts a worker on `network`, whose listeners have to match those of `config`.
     fn on(network: D, config: &Config) -> Self {
         let library = AppRegistry::default();
         let app_set = library.load(config).expect("applications that load");

@@ -1,9 +1,9 @@
 //! TLS of our listeners: certificates and acceptors, reloaded when files change.
 //!
-//! The control thread owns the listeners' state. It gives each worker [`TlsAcceptors`], which contain the mode of every
-//! listener, and gives it new ones after a change; open connections keep the acceptor with which they started. A
-//! certificate that [ACME](veche_acme) orders is read from a file like any other, but the file does not exist until
-//! the first certificate was issued.
+//! The control thread owns the listeners' state. It gives [`TlsAcceptors`], which contain the mode of every listener,
+//! to each worker, and sends new ones after a change. Open connections keep the acceptor with which they started. A
+//! certificate that [ACME](veche_acme) orders is read from a file like any other, but the file does not exist until the
+//! first certificate was issued.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -318,7 +318,8 @@ impl TlsListener {
             listener: self.label.clone(),
             file: certificate.file().to_owned(),
             valid_until_s: certificate.valid_until_s(),
-            // Certificates ordered with ACME are renewed when a third of their validity is left.
+            // Certificates ordered with ACME are renewed when a third of their validity is left. If only a sixth is
+            // left, renewals have been failing for some time.
             warn_before_s: match is_ordered {
                 true => usual_s.min(life_s / 6),
                 false => usual_s,

@@ -1,9 +1,9 @@
-//! A worker's loop, one thread on one core: connects sockets, TLS, mailboxes and the archive to the
+//! The loop of a worker, which runs on one thread per core. It connects sockets, TLS, mailboxes and the archive to the
 //! [worker](veche_worker::Worker).
 //!
-//! This is glue around the object that defines the order of a turn: it passes on driver events and executes requests.
-//! Events come in one by one; the turn's output leaves at its end. The glue decides only about transports: accepting,
-//! the PROXY protocol, TLS, and system calls. It never blocks.
+//! The [worker](veche_worker::Worker) defines the order of a turn. This loop passes driver events to it one by one, and
+//! executes its requests and sends its output at the end of the turn. The loop itself decides only about transports:
+//! accepting, the PROXY protocol, TLS, and system calls. It never blocks.
 
 mod accepting;
 mod access_log;
@@ -155,7 +155,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.rest.engine = Some(Box::new(port));
     }
 
-    /// Accepts connections on `socket`, with the settings of the configured listener of index `listener`.
+    /// Accepts connections on `socket`. `listener` is the index of the configured listener whose settings apply.
     pub(crate) fn listen(
         &mut self,
         listener: u16,
@@ -212,7 +212,8 @@ impl<A: WorkerApps> WorkerState<A> {
 
     /// Returns for how many milliseconds the driver may wait for events; `None` without a limit.
     fn wait_ms(&mut self) -> Option<u64> {
-        // Applications may have received completions since the turn ended.
+        // The state is computed here and not at the end of the turn, because applications may have received completions
+        // since then.
         match self.worker.state() {
             _ if self.handshakes.is_waiting() => Some(0),
             TurnState::Busy => Some(0),
@@ -224,7 +225,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Counts the turn, and records slow steps.
+    /// Counts the turn and its duration, and records slow operations in the process's slow log.
     fn record_turn(&mut self, lasted: Duration) {
         let us = lasted.as_micros() as u64;
         let (me, events) = (self.index(), std::mem::take(&mut self.events));

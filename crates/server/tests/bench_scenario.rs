@@ -165,7 +165,7 @@ fn kept_promises_exit_with_0() {
     assert_eq!(kinds, ["storm", "echo", "echo", "push", "http"]);
     assert_eq!(phases[1]["settings"]["label"], "ramp");
     assert_eq!(report["connections"]["asked"], 100 + 10 + 10 + 11 + 10);
-    // The resources of two concurrent phases can't be attributed.
+    // The server's resources can't be attributed to one of two concurrent phases, so they are not reported.
     assert!(phases[2]["server"].is_object() && phases[3].get("server").is_none());
     for phase in phases {
         assert!(

@@ -493,7 +493,7 @@ fn status_and_reload() {
 fn stop_waits_until_the_process_is_gone() {
     let folder = Folder::new("stop");
     folder.write(GOOD);
-    // `stop` waits until this process has ended, because the supervisor's responses contain its pid.
+    // `stop` waits until `sleeper` has ended, because the responses of the simulated supervisor contain its pid.
     let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
     let status = json!({"ok": true, "status": {"supervisor": {"pid": sleeper.id()}}});
     let ok = json!({"ok": true});
@@ -547,7 +547,7 @@ fn check_loads_the_scripts() {
 #[test]
 fn reload_says_that_scripts_were_looked_at() {
     let folder = Folder::new("control-scripts");
-    // The environment of `veche reload` may differ from the server's.
+    // The environment of `veche reload` may lack variables that the configuration names.
     let route = "[[route]]\npath = \"/lua\"\nhandler = \"lua\"\nscript = \"app.lua\"\n";
     folder.write(&format!(
         "{GOOD}{route}[hooks]\nsecrets = {{ env = \"NOT_HERE\" }}\n"

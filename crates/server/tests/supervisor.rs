@@ -379,7 +379,7 @@ fn signals_from_the_terminal_do_not_reach_through_to_the_server() {
     thread::sleep(Duration::from_millis(200));
     assert!(veche.is_answering().expect("it lives"));
     assert_eq!(veche.server_pid(), server);
-    // A server process that gets the signal directly drains and is replaced.
+    // A server process that receives SIGTERM directly drains and is replaced.
     kill(server, Signal::TERM);
     veche.await_another_than(server);
     veche.await_status("another", |status| {

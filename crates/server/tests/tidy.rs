@@ -296,8 +296,8 @@ const OUTLET: &str = "implOutletfor";
 /// The folder in which the order of a turn's steps is defined, once.
 const TURN: &str = "crates/worker/src/";
 
-/// Places outside [`TURN`] that may contain calls from [`TURN_STEPS`]: the crates that define them,
-/// the hub's tests of engines that `veche-outbound` runs on a real store, and this file.
+/// Places outside [`TURN`] that may contain calls from [`TURN_STEPS`]: the crates that define them, the hub's engine
+/// tests, which `veche-outbound` runs on a real store, and this file.
 const TURN_PARTS: &[&str] = &[
     "crates/frontends/src/",
     "crates/hub/",

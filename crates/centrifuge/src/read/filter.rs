@@ -25,10 +25,11 @@ pub(crate) struct WireNode<'a> {
     pub(crate) nodes: Vec<Self>,
 }
 
-/// Decodes a filter. Its length is limited, which bounds the memory.
+/// Decodes a filter. The caller has checked the length of `data`, which bounds the memory.
 pub(crate) fn read(data: PublicationData<'_>) -> Result<WireNode<'_>, FilterError> {
     match data {
-        // Each node is an object, with its children or values in a list, so the JSON text is nested twice as deep.
+        // Each node is an object that contains its children or values in a list, so the JSON text is nested twice as
+        // deep as the filter.
         PublicationData::Json(text) if depth::is_over(text, 2 * FILTER_DEPTH_MAX) => {
             Err(FilterError)
         }

@@ -1,5 +1,5 @@
-//! JSON decoding of commands. They are separated by any white space: clients send one per line, and people with curl
-//! may send anything. A `null` field counts as missing, except for data, where it is a value.
+//! JSON decoding of commands. Any white space may separate commands: clients send one command per line, and people with
+//! curl may send anything. A `null` field counts as missing; only in data, `null` is a value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -223,8 +223,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// The entries of an object in order. One entry beyond the limit is kept, so that the caller
-/// detects the excess.
+/// The entries of an object in order. One entry beyond [`ENTRIES_MAX`] is kept, so that the caller detects the excess.
 struct Entries<'a, V>(Vec<(Cow<'a, str>, V)>);
 
 impl<V> Default for Entries<'_, V> {

@@ -80,8 +80,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Adds an entry of a map. One entry beyond the limit is kept, so that the caller detects the
-/// excess; further ones are dropped.
+/// Adds an entry of a map. One entry beyond [`ENTRIES_MAX`] is kept, so that the caller detects the excess; further
+/// ones are dropped.
 fn push<T>(entries: &mut Vec<T>, entry: T) {
     if entries.len() <= ENTRIES_MAX {
         entries.push(entry);

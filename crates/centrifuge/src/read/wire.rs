@@ -1,5 +1,5 @@
-//! The Protobuf wire format: numbers, and length-prefixed bytes. A claimed length allocates
-//! nothing, and nothing is decoded recursively: the caller decodes the bytes of a field.
+//! The Protobuf wire format: numbers, and length-prefixed bytes. A declared length causes no allocation, and nothing is
+//! decoded recursively: the caller decodes the bytes of a field.
 
 use crate::MalformedMessage;
 

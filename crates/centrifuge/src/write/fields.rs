@@ -4,7 +4,7 @@ use crate::data::{DeltaKind, PublicationData};
 
 /// An encodable message: a list of fields in their order.
 pub(crate) trait Message {
-    /// Whether JSON contains zero values of this message's fields, which older clients expect in some messages.
+    /// Whether the JSON form of this message contains fields with zero values. Older clients expect them in some messages.
     const KEEPS_ZEROS: bool = false;
 
     fn write(&self, fields: &mut impl Fields);

@@ -42,8 +42,8 @@ pub(crate) fn data(out: &mut Vec<u8>, data: PublicationData<'_>, delta: DeltaKin
         | (PublicationData::Json(text) | PublicationData::Text(text), DeltaKind::Patch) => {
             string(out, text);
         }
-        // With deltas, the JSON form of whole data is wrapped in a JSON string, so the quotes of text are escaped
-        // again.
+        // If the subscription uses deltas, the JSON form of whole data is wrapped in a JSON string. The quotes of a
+        // text are then escaped once more.
         (PublicationData::Json(text), DeltaKind::Whole) => string(out, text),
         (PublicationData::Text(text), DeltaKind::Whole) => {
             out.push(b'"');

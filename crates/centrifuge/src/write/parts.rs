@@ -14,7 +14,7 @@ pub enum Element<'a> {
 }
 
 impl Element<'_> {
-    /// Passes the element as a field of the containing message.
+    /// Passes the element to `fields` as a field of the reply's result.
     fn write(&self, fields: &mut impl Fields) {
         match self {
             Self::Publication(publication) => fields.message(1, "publications", publication),
@@ -89,7 +89,8 @@ impl ReplyWriter {
 }
 
 impl Encoding {
-    /// Returns the length of an element if the encoding needs it before the first element is written; otherwise 0.
+    /// Returns the encoded length of an element in bytes, if the encoding needs this length before the first element is
+    /// written; otherwise 0.
     #[must_use]
     pub fn element_bytes(self, element: &Element<'_>) -> usize {
         match self {

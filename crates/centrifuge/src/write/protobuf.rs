@@ -27,9 +27,8 @@ pub(super) fn count(fields: impl FnOnce(&mut Counting)) -> usize {
     counted.bytes
 }
 
-/// Appends the beginning of a reply, up to the first field of its result. The caller then appends
-/// `more` bytes of fields, and finally the returned bytes, which are the other fields of the
-/// result.
+/// Appends the beginning of a reply, up to the first field of its result. The caller then appends fields with a total
+/// of `more` bytes, and finally the returned bytes, which are the other fields of the result.
 pub(super) fn open(
     out: &mut Vec<u8>,
     id: u32,
@@ -183,8 +182,8 @@ impl<P: Parts> Fields for P {
         }
     }
 
-    // A map entry is a message with two fields, both present even if empty, since not every client treats a missing one
-    // as zero.
+    // A map entry is a message with two fields. Both are written even if they are empty, because some clients do not
+    // treat a missing field as empty.
 
     fn texts(&mut self, number: u32, _name: &'static str, entries: &[(&str, &str)]) {
         for (name, value) in entries {

@@ -1,5 +1,5 @@
-//! A second definition of the protocol's messages, for independent implementations: prost for
-//! Protobuf, serde_json for JSON. Unknown fields are errors.
+//! A second definition of the protocol's messages, which independent libraries encode and decode: prost for Protobuf,
+//! serde_json for JSON. Unknown fields are errors.
 
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
@@ -283,7 +283,7 @@ fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Writes JSON data unchanged. Reading a JSON string yields the text in it, as in Protobuf.
+/// Writes JSON data unchanged. Reading a JSON string yields the text without quotes and escapes, as in Protobuf.
 mod raw {
     use serde::de::{Deserialize, Deserializer};
     use serde::ser::{Serialize, Serializer};

@@ -22,8 +22,7 @@ use crate::http::{api_error, wrong_key};
 
 pub use crate::context::admin_view::AdminView;
 
-/// Applies to a view the filters in the body of a call. The body may be empty; only the view of the log has a filter,
-/// `after`.
+/// Adds the filter in a call's body to a view. Only the view of the log has a filter, `after`. The body may be empty.
 pub(crate) fn filter_channels(look: AdminView, body: &[u8]) -> Result<AdminView, BadCommand> {
     if !matches!(look, AdminView::Log { .. }) || body.iter().all(u8::is_ascii_whitespace) {
         return Ok(look);

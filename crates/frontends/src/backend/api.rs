@@ -1,8 +1,7 @@
 //! The back end's HTTP API: calls by path, their authorisation, execution and responses.
 //!
-//! Publishing is implemented in [`backend`](crate::backend). Responses are `{"result":{…}}` or
-//! `{"error":{"code","message"}}`, both with status 200. With the header `X-Centrifugo-Error-Mode`
-//! a caller requests HTTP error statuses for errors.
+//! `execution` executes the commands. Responses are `{"result":{…}}` or `{"error":{"code","message"}}`, both with
+//! status 200. An error has an HTTP error status if the caller sends `X-Centrifugo-Error-Mode: transport`.
 
 mod answers;
 mod batch;
@@ -283,7 +282,7 @@ impl ApiMethod {
         matches!(self, Self::Push | Self::Publish | Self::Broadcast)
     }
 
-    /// Executes the method. Not for the methods that contain several commands.
+    /// Executes a method other than [`ApiMethod::Batch`] and [`ApiMethod::Lines`], which contain several commands.
     fn execute(
         self,
         body: &[u8],

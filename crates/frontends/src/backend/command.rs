@@ -1,6 +1,6 @@
 //! Commands of back ends as JSON objects: a push line, the body of an API call, a message on `/api/socket`.
 //!
-//! Bytes are parsed into a [`PublishCommand`] that borrows from them where possible; `backend` executes it.
+//! Bytes are parsed into a [`PublishCommand`] that borrows from them where possible; `execution` executes it.
 
 mod bad_command;
 mod bans;
@@ -135,8 +135,8 @@ impl PublishTarget<'_> {
         }
     }
 
-    /// Returns the log message for a publication that reached no connection of its users; `None` for channels, which
-    /// often have no subscribers.
+    /// Returns the `note` in the answer to a publication that reached no connection of its users; `None` for channels,
+    /// which often have no subscribers.
     pub(crate) fn absence(&self) -> Option<&'static str> {
         match self {
             Self::User(_) => Some("the user has no connection"),
@@ -151,7 +151,7 @@ impl PublishTarget<'_> {
 pub struct PublishCommand<'a> {
     /// The recipients of the publication.
     pub target: PublishTarget<'a>,
-    /// The data; `None` only for commands without data, such as `disconnect`.
+    /// The data; `None` if the command contains none, so that it is refused when it is executed.
     pub data: Option<PublishData<'a>>,
     /// Publish options that differ from the default.
     pub options: Option<Arc<PublishOptions>>,
@@ -295,7 +295,8 @@ fn options(
     Ok((terms != PublishOptions::default()).then(|| Arc::new(terms)))
 }
 
-/// Converts the tags of a command to those of a publication. An empty object has the same effect as no tags.
+/// Converts the tags of a command to the info of a publication. Returns `None` for an empty object, which thus has the
+/// same effect as no tags.
 fn info(
     tags: &BTreeMap<JsonText<'_>, JsonText<'_>>,
 ) -> Result<Option<Arc<PublicationInfo>>, BadCommand> {

@@ -67,7 +67,7 @@ pub enum CommandProgress {
 pub struct Backend {
     publisher: PublisherKey,
     exchanges: VecDeque<Exchange>,
-    /// Number of exchanges, from the first on, that are known to be complete.
+    /// Number of exchanges at the front of the queue that [`Backend::is_answered`] has found complete.
     complete: usize,
     /// The number of the first exchange in the queue.
     first: u32,
@@ -76,8 +76,8 @@ pub struct Backend {
     unwritten: Option<(MessageKind, Vec<u8>)>,
 }
 
-/// Number of bits for the target within its exchange. The other 22 bits of a ticket are the exchange's number, which
-/// wraps.
+/// Number of bits of a [`Ticket`] for the index of the target within its exchange. The other 22 bits are the number of
+/// the exchange, which wraps around.
 const TARGET_BITS: u32 = 10;
 const EXCHANGE_MASK: u32 = u32::MAX >> TARGET_BITS;
 
@@ -309,7 +309,7 @@ impl Backend {
         Ok(CommandProgress::Done)
     }
 
-    /// Lists the connections that are subscribed to a channel, or those of a user.
+    /// Lists the connections that are subscribed to a channel, or the connections of a user.
     pub fn connections(
         &mut self,
         query: &ConnectionsQuery<'_>,
@@ -422,8 +422,8 @@ impl Backend {
         self.exchanges.len() >= EXCHANGES_MAX
     }
 
-    /// Stores a frame that can't be executed before earlier commands are answered. Its source is paused until then,
-    /// so there is at most one such frame.
+    /// Stores a frame that can't be executed before earlier commands are answered. The connection's input is paused
+    /// until then, so there is at most one such frame.
     pub fn store_unwritten(&mut self, kind: MessageKind, frame: Vec<u8>) {
         self.unwritten = Some((kind, frame));
     }
@@ -490,8 +490,8 @@ impl Backend {
         exchange.open = exchange.open.saturating_sub(1);
     }
 
-    /// Writes the next complete reply as one JSON object, with its result under the key `key`. Returns `false` if no
-    /// reply is complete.
+    /// Writes the next reply, in the order of the commands, as one JSON object with its result under the key `key`.
+    /// Returns `false` if this reply is not complete yet, even if later replies are.
     pub fn write_answer(&mut self, out: &mut Vec<u8>, key: &str) -> bool {
         let Some(exchange) = self.exchanges.front().filter(|exchange| exchange.open == 0) else {
             return false;
@@ -503,7 +503,8 @@ impl Backend {
         true
     }
 
-    /// Returns whether all exchanges are answered, even if their replies are not taken yet. All calls together visit each exchange once.
+    /// Returns whether all exchanges are answered; their replies may not be written yet. Each call continues after the
+    /// exchanges that earlier calls found complete, so repeated calls are cheap.
     pub(crate) fn is_answered(&mut self) -> bool {
         let rest = self.exchanges.range(self.complete..);
         self.complete += rest.take_while(|exchange| exchange.open == 0).count();
@@ -520,8 +521,8 @@ impl Backend {
         Some(std::mem::take(&mut self.exchanges))
     }
 
-    /// Adds an exchange that waits for `open` answers of home workers. Its answer is written after those of all earlier
-    /// exchanges.
+    /// Adds an exchange that waits for `open` answers of home workers. Its answer is written after the answers of all
+    /// earlier exchanges.
     fn begin_exchange(&mut self, id: Option<&str>, open: u32, content: ExchangeState) {
         self.exchanges.push_back(Exchange {
             id: id.map(Into::into),

@@ -7,8 +7,8 @@ use crate::context::step::WaitReason;
 use crate::context::worker_context::Context;
 
 impl Connection {
-    /// Sets the next deadline. If a streamed response (of a session without a WebSocket) is closing, ends the
-    /// connection.
+    /// Sets the next deadline. If the session is closing and uses a streamed HTTP response instead of a WebSocket, ends
+    /// the connection.
     pub(super) fn settle_deadline(&mut self, id: ConnectionId, shared: &mut Context) {
         if let Stage::Socket(socket) = &self.stage
             && socket.is_closing()

@@ -59,7 +59,8 @@ impl Connection {
                 socket.handle_lost_history(id, channel, shared);
                 self.unblock_if_closed(id, shared);
             }
-            // The session is still opening, or uses an endless response, so the connection is closed.
+            // The session is still opening, or an application is writing an event stream. The connection is closed, so
+            // that the client reconnects.
             _ => {
                 let (code, reason) = CloseCode::InsufficientState.parts();
                 self.disconnect(id, code, reason, shared);
@@ -104,7 +105,7 @@ impl Connection {
         let unsent = shared.requests.outboxes.queued(id) / 1024;
         let (silent_ms, path) = match &self.stage {
             Stage::Socket(socket) => (socket.silent_ms(shared), socket.path()),
-            // The client reads an endless HTTP response.
+            // The session is still opening, or the client receives an event stream.
             _ => (0, "HTTP"),
         };
         let what = || {
@@ -174,7 +175,7 @@ impl Connection {
             Stage::Dialing(dialing) => dialing.failed(super::ABNORMAL_CLOSURE, shared),
             Stage::Lines(_) | Stage::Ending => {}
         }
-        // A session that is still registering has subscriptions as well.
+        // This is done in every stage, since a session that is still being registered already has subscriptions.
         shared.hub.close(id, &mut shared.requests);
         shared.requests.outboxes.end_entry(id, self.peer);
         shared.remove_user_session(id);

@@ -1,4 +1,4 @@
-//! Describes the connections of a worker to back ends.
+//! Describes a worker's connections for back ends.
 
 use std::sync::Arc;
 

@@ -11,8 +11,8 @@ use crate::context::worker_context::Context;
 use crate::websocket::RenewError;
 
 impl Connection {
-    /// Replaces the token of a session that was opened with a token; returns for how many milliseconds the new one is
-    /// valid.
+    /// Replaces the token of a session that was opened with a token. Returns for how many milliseconds the new token is
+    /// valid; `None`: indefinitely.
     ///
     /// # Errors
     /// The token is invalid; the previous one stays in force.

@@ -39,7 +39,7 @@ fn contains(networks: &[IpNet], address: IpAddr) -> bool {
 /// The access rules of one listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenerAccess {
-    /// Rules for the address of the client, or of the proxy in front of it.
+    /// Rules for client addresses. The address of a proxy that is not trusted counts as a client address.
     pub networks: NetworkRules,
     /// Networks of proxies that are trusted to send the addresses of their clients.
     pub trusted_proxies: Vec<IpNet>,
@@ -69,7 +69,8 @@ impl ListenerAccess {
         self.trusts(peer) || self.networks.admit(peer)
     }
 
-    /// Returns the client's address: the peer's, or the one that trusted proxies send.
+    /// Returns the client's address: the address that trusted proxies send or, if the peer is not a trusted proxy, the
+    /// peer's own address.
     ///
     /// # Errors
     /// A trusted proxy sent a malformed header.

@@ -11,9 +11,9 @@ pub enum AdminView {
     Config,
     /// The tables of scripts with their memory.
     Tables,
-    /// The last lines of the log.
+    /// The last lines of the server process's log.
     Log {
-        /// Number of log lines to skip.
+        /// Number of lines, from the start of the process, that the view leaves out.
         after: u64,
     },
 }

@@ -25,8 +25,10 @@ pub const QUEUED_BYTES_HIGH: usize = 64 << 10;
 pub enum MaybeDeferred<T> {
     /// The result is available.
     Ready(T),
-    /// The result follows exactly once in [`Requests::app_answers`](crate::Requests::app_answers), as a whole or as
-    /// head, chunks and end in this order, unless [`Apps::abandoned`] is called first.
+    /// The result follows exactly once. An application's answer is added to
+    /// [`Requests::app_answers`](crate::Requests::app_answers), as a whole or as head, chunks and end in this order,
+    /// unless [`Apps::abandoned`] is called first. An authentication result is sent to the
+    /// [`CompletionSink`](crate::context::identity::CompletionSink).
     Deferred,
 }
 

@@ -18,7 +18,7 @@ use crate::context::worker_context::Context;
 pub enum AppProgress {
     /// The handler has ended.
     Done,
-    /// The handler is suspended. The session's next message is passed only after its id was in
+    /// The handler is suspended. Further messages of the session are passed only after the session's id was in
     /// [`Context::app_ready`].
     Suspended,
 }
@@ -136,7 +136,7 @@ pub trait Apps: std::any::Any {
     /// did not open. In the latter case `opened` is not called for the session.
     fn abandoned(&mut self, app: AppId, id: ConnectionId, why: AbandonReason, shared: &mut Context);
 
-    /// Runs due timers and continues handlers whose calls have ended. Called once per turn.
+    /// Runs due timers, and continues handlers that waited for a call which is now complete. Called once per turn.
     fn turn(&mut self, shared: &mut Context);
 
     /// Returns the monotonic time in milliseconds by which [`Apps::turn`] has to be called next; `u64::MAX`: no

@@ -66,9 +66,9 @@ pub enum FileContent {
 
 /// A file read in pieces.
 pub trait ReadAt: Send + Sync {
-    /// Appends at most `bytes_max` bytes from `offset` on to `out`, and returns their number. It is 0 only at the end
-    /// of the file. If the file has shrunk, its end comes earlier than the announced length, and the caller has to
-    /// close the connection.
+    /// Reads at most `bytes_max` bytes at `offset`, appends them to `out`, and returns their number, which is 0 only at
+    /// the end of the file. If the file has shrunk, its end comes earlier than the announced length, and the caller has
+    /// to close the connection.
     ///
     /// # Errors
     /// Errors of the file system.

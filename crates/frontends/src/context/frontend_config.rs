@@ -61,11 +61,12 @@ pub struct ConnectionLimits {
     pub pong_timeout_ms: u64,
     /// Time to wait for the peer's Close frame and the end of the connection after the server has begun to close it.
     pub close_timeout_ms: u64,
-    /// Number of WebSockets per user; 0: unlimited.
+    /// Maximum number of sessions per user (WebSockets and streaming responses); 0: unlimited.
     pub connections_per_user: u32,
-    /// Number of channels per client of Centrifugo's protocol, at most [`CHANNELS_PER_CLIENT_MAX`].
+    /// Maximum number of channels of a client of Centrifugo's protocol. This limit is at most
+    /// [`CHANNELS_PER_CLIENT_MAX`].
     pub channels_per_client: usize,
-    /// Maximum length of the channel names of clients of Centrifugo's protocol, in bytes.
+    /// Maximum length in bytes of the name of a channel that a client of Centrifugo's protocol subscribes to.
     pub channel_name_bytes_max: usize,
     /// Maximum length of a line on a push listener, in bytes.
     pub line_bytes_max: usize,
@@ -138,9 +139,9 @@ impl std::fmt::Debug for ApiKey {
 impl FrontendConfig {
     /// Returns the caller of the API that the request's key identifies; `None` without a valid key.
     ///
-    /// Every key is compared in constant time. If no keys are configured, the listener is on
-    /// loopback, and any program except a browser may call. A call by a page is recognised by
-    /// headers that browsers add and pages can't suppress.
+    /// Every key is compared in constant time. Without configured keys, which is permitted only for listeners on
+    /// loopback, any program except a browser may call. A call by a page is recognised by headers that browsers add and
+    /// pages can't suppress.
     pub fn publisher(&self, head: &http::Head<'_>) -> Option<PublisherKey> {
         if self.api_keys.is_empty() {
             let is_page = head.header_bytes("origin").is_some()

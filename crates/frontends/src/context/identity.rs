@@ -44,9 +44,9 @@ pub enum Identity {
     Header(String),
     /// A field of the client's certificate contains the user's name.
     Certificate(CertificateField),
-    /// A token of the client names the user.
+    /// A token that the client sends contains the user's name.
     Token(Arc<TokenAuth>),
-    /// The back end answers a request with the user.
+    /// The back end's answer to an identity request contains the user's name.
     Hook(Arc<dyn IdentityBackend>),
     /// The client sends the user's name and a password, which are verified.
     Basic(Arc<dyn PasswordVerifier>),
@@ -57,7 +57,7 @@ pub enum Identity {
 pub struct Authenticated {
     /// The user; `None` for anonymous clients.
     pub user: Option<String>,
-    /// The identity that may expire, if it came from a token or hook.
+    /// The identity from a token or hook, which may expire; `None` for all other identities.
     pub lease: Option<Box<IdentityLease>>,
     /// All claims of the token, if the client was authenticated by one.
     pub claims: Option<Box<Map<String, Value>>>,
@@ -309,7 +309,7 @@ fn authenticate(identity_result: IdentityResult) -> Result<Authenticated, AuthEr
 }
 
 impl Authenticated {
-    /// Checks for bans and disconnects again, since they may have occurred during authentication.
+    /// Refuses a user that is banned, that was disconnected during authentication, or whose identity has expired.
     fn check_not_banned(mut self, checks: &IdentityChecks<'_>) -> Result<Self, AuthError> {
         let Some(user) = &self.user else {
             return Ok(self);

@@ -64,8 +64,8 @@ impl OriginPattern {
 /// Returns whether these rules accept a request's origin. `is_tls`: whether its listener uses TLS.
 ///
 /// A browser may also send a request without `Origin`: a page can make the browser load a URL of another site as an
-/// image or by navigation. The origin of such a request is unknown. But browsers mark the request with
-/// `Sec-Fetch-Site`, so it is refused.
+/// image or by navigation. The origin of such a request is unknown, but browsers mark it with `Sec-Fetch-Site`: it is
+/// refused if a page of another site or origin caused it.
 pub(crate) fn admits(rules: &[OriginCheck], head: &Head<'_>, is_tls: bool) -> bool {
     let host = Some(head.host).filter(|host| !host.is_empty());
     match head.header_bytes("origin") {

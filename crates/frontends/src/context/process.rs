@@ -37,12 +37,12 @@ pub trait ProcessServices {
         let _ = (address, now_ms);
         0
     }
-    /// Counts another WebSocket of a user if the user is below the limit `max`; returns whether it was counted.
+    /// Counts another session of a user if the user has fewer than `max` sessions; returns whether it was counted.
     fn user_opened(&self, user: &str, max: u32) -> bool {
         let _ = (user, max);
         true
     }
-    /// Removes a closed WebSocket from the count of its user.
+    /// Removes a closed session from the count of its user.
     fn user_closed(&self, user: &str) {
         let _ = user;
     }
@@ -59,7 +59,8 @@ pub trait ProcessServices {
     /// Adds or lifts a ban, for all workers. `now_s`: the time in seconds since 1970.
     ///
     /// # Errors
-    /// The ban could not be stored.
+    /// [`BanError::TooMany`]: the ban is not in force. [`BanError::NotWritten`]: it is in force, but could not be
+    /// saved.
     fn ban(&self, block: &Ban, now_s: u64) -> Result<(), BanError> {
         let _ = (block, now_s);
         Err(BanError::TooMany)
@@ -69,16 +70,20 @@ pub trait ProcessServices {
         let _ = id;
         false
     }
-    /// Returns how many commands of back ends have disconnected or unsubscribed users so far. Compared later to find
-    /// out whether a user was affected in the meantime.
+    /// Returns the number of disconnects and unsubscriptions that back ends have requested so far. A caller stores the
+    /// number and later passes it to [`is_disconnected_since`](Self::is_disconnected_since) or
+    /// [`is_unsubscribed_since`](Self::is_unsubscribed_since), to find out whether a user was affected in the meantime.
     fn disconnect_count(&self) -> u64 {
         0
     }
-    /// Disconnects a user's connections, except those with these ids.
+    /// Records that a back end disconnects a user's connections, except those with these ids. The record makes pending
+    /// authentications of the user void; open sessions receive the command separately. Increments
+    /// [`disconnect_count`](Self::disconnect_count).
     fn disconnect_user(&self, user: &str, except: &[Box<str>]) {
         let _ = (user, except);
     }
-    /// Disconnects the user's connection with this id.
+    /// Records that a back end disconnects the user's connection with this id, with the effect of
+    /// [`disconnect_user`](Self::disconnect_user) on this connection.
     fn disconnect_client(&self, user: &str, client: &str) {
         let _ = (user, client);
     }
@@ -89,8 +94,9 @@ pub trait ProcessServices {
         let _ = (user, endings, client);
         false
     }
-    /// Unsubscribes a user from a channel, on the connection `client` or, if it is `None`, on all connections of the
-    /// user. Increments [`disconnect_count`](Self::disconnect_count).
+    /// Records that a back end unsubscribes a user from a channel, on the connection `client` or, if it is `None`, on
+    /// all connections of the user. The record makes pending decisions about the subscription void. Increments
+    /// [`disconnect_count`](Self::disconnect_count).
     fn unsubscribe_user(&self, user: &str, channel: &str, client: Option<&str>) {
         let _ = (user, channel, client);
     }

@@ -6,8 +6,8 @@ use veche_types::codes::ErrorCode;
 
 use crate::context::rate::{Rate, SharedRateMeter};
 
-/// Identifies an API caller by its key. All callers without a key count as one caller: those that send push lines, and,
-/// if no key is configured, those that connect over loopback.
+/// Identifies an API caller by its key. All callers without a key count as one caller: back ends that send push lines
+/// and, if no key is configured, callers over loopback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublisherKey(Key);
 

@@ -16,8 +16,8 @@ pub struct RateLimits {
 /// What happens to messages over the rate limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverLimit {
-    /// Messages wait, and so does all later input, until the socket's receive buffer is full and the client has to
-    /// wait too.
+    /// Messages over the limit, and all later input, wait until the rate permits them. Once the socket's receive buffer
+    /// is full, the client can send nothing more.
     #[default]
     Delay,
     /// Messages over the limit are dropped, and the drops are counted.
@@ -26,7 +26,8 @@ pub enum OverLimit {
     Close,
 }
 
-/// Maximum time, in milliseconds, by which messages that can't be delayed may run ahead of their rate.
+/// Maximum time, in milliseconds, by which messages that can't be delayed may run ahead of their rate. Beyond that, the
+/// connection is closed.
 const AHEAD_MS: u64 = 5_000;
 
 /// The rate limit usage of one connection. Connections without rate limits have no `RateLimiter`.

@@ -130,8 +130,8 @@ impl Route {
             .any(|pattern| accepts_handshake(pattern, name))
     }
 
-    /// Returns whether a user (`""` if anonymous) may subscribe to the channel `name` from `?channel=`. Some channels
-    /// may be matched by a pattern with `*`; others require their whole name in the route's list.
+    /// Returns whether a user (`""` if anonymous) may subscribe to the channel `name` from `?channel=`. The channel's
+    /// name determines whether a pattern with `*` is sufficient, or the route's list must contain the whole name.
     pub fn allows_channel(&self, name: &str, user: &str, namespaces: &Namespaces) -> bool {
         match Audience::of(name, namespaces).entry_requirement(user) {
             EntryRequirement::AnyGrant => self.lists_channel(name),

@@ -73,8 +73,8 @@ impl Flow {
     }
 }
 
-/// An open session of a client protocol. A default method suits protocols without the feature that
-/// the method is for.
+/// An open session of a client protocol. The default implementation of a method suits protocols that lack the feature
+/// in question.
 pub(crate) trait Session {
     /// Returns a description of the session for back ends; the caller adds transport and route.
     fn info(&self) -> SessionInfo<'_>;
@@ -155,8 +155,8 @@ pub(crate) trait Session {
         Flow::Continue
     }
 
-    /// Returns whether a back end's command applies to this session. By default, a command applies
-    /// if it names no session and no other connection, and does not exclude this connection.
+    /// Returns whether a back end's command applies to this session. By default, a command applies if it names this
+    /// connection or none, does not exclude this connection, and names no session.
     fn matches_command(
         &self,
         instruction: &UserCommand,
@@ -247,7 +247,7 @@ pub(crate) trait Session {
         (shared.hub.user_of(id).unwrap_or_default(), "")
     }
 
-    /// Converts the server's close code and reason to those of the protocol.
+    /// Converts the server's close code and reason to the code and reason that the protocol defines for them.
     fn close_code_and_reason<'r>(&self, code: u16, reason: &'r str) -> (u16, Cow<'r, str>) {
         (code, reason.into())
     }

@@ -43,7 +43,7 @@ pub enum HandshakeOutcome {
     Opened,
     /// The path has no route, or its route serves no WebSocket.
     NotFound,
-    /// The upgrade request is invalid.
+    /// The upgrade request is invalid, or the session can't be opened, for example during a drain.
     Malformed,
     /// The origin of the page is not allowed.
     ForeignOrigin,
@@ -55,7 +55,7 @@ pub enum HandshakeOutcome {
     Unauthorized,
     /// The application refused the handshake, or failed to decide.
     Refused,
-    /// The user has too many connections, or memory is short.
+    /// The handshake exceeds the limit on connections per user.
     Rejected,
     /// Authentication is unavailable: there are no issuer keys, or the back end does not answer.
     Unavailable,
@@ -209,10 +209,10 @@ pub struct Stats {
     /// Number of valid commands of back ends that were rejected: index 0 by the rate limit, index 1 for lack of
     /// memory.
     pub push_connections_rejected: [SharedCounter; 2],
-    /// Number of publications not delivered to slow clients: index 0 the oldest ones in an outbox, 1 those replaced
-    /// by later ones, 2 those of namespaces whose publications are dropped for slow clients.
+    /// Number of publications not delivered to slow clients: index 0 the oldest in a full outbox, 1 publications
+    /// replaced by later ones, 2 publications of namespaces that drop for slow clients.
     pub publications_dropped: [SharedCounter; 3],
-    /// Number of deliveries of publications to channels whose home is this worker.
+    /// Number of deliveries to connections, over all publications to channels whose home is this worker.
     pub fanned_out: SharedCounter,
     /// Number of connections closed because the client read too slowly.
     pub slow_consumers: SharedCounter,

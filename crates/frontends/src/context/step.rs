@@ -1,7 +1,7 @@
 //! The result that a stage returns for a piece of input. It determines how the connection
 //! continues.
 //!
-//! All three stages (HTTP, WebSocket, push lines) return the same type, so that only the connection
+//! All stages (HTTP, outbound handshakes, WebSocket, push lines) return the same type, so that only the connection
 //! depends on all of them.
 
 /// Why a connection's input waits.

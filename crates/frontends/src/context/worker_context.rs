@@ -211,8 +211,8 @@ impl Context {
         self.requests.outboxes.trim() || self.hub.needs_maintenance()
     }
 
-    /// Calls the applications with the context. They are moved out of the context during the call.
-    /// Returns `None` if there are no applications.
+    /// Calls `call` with the applications and the context. During the call, the applications are moved out of the
+    /// context. Returns `None` if there are no applications.
     pub fn with_apps<R>(&mut self, call: impl FnOnce(&mut dyn Apps, &mut Self) -> R) -> Option<R> {
         let mut apps = self.apps.take()?;
         let result = call(&mut *apps, self);
@@ -220,7 +220,7 @@ impl Context {
         Some(result)
     }
 
-    /// Reports a decision about a client to the decision log if that is being watched.
+    /// Reports a decision about a client if the decision log is being watched.
     pub(crate) fn log_decision(&self, decision: &AuthDecision<'_>) {
         if self.process.watches_decisions() {
             self.process.log_decision(decision);
@@ -344,9 +344,8 @@ impl Context {
         });
     }
 
-    /// Finds a kind that dropped log messages and whose rate limit permits messages again. Returns
-    /// the number of dropped messages and the last message logged before them, or `None` if there
-    /// is no such kind.
+    /// Finds a kind of log message that has dropped messages and whose rate limit permits messages again. Returns the
+    /// number of dropped messages and the last message logged before them; `None` if there is no such kind.
     pub fn take_dropped_log_notes(&mut self) -> Option<(u64, String)> {
         let mut kinds = self.note_kinds.iter_mut();
         let kind = kinds.find(|kind| kind.dropped > 0 && kind.noted < NOTES_PER_SECOND)?;
@@ -354,7 +353,7 @@ impl Context {
         Some((dropped, std::mem::take(&mut kind.last)))
     }
 
-    /// Counts a response and records its status in the access log, when its head has been written.
+    /// Counts a response and records its status in the access log. Called when the response's head is written.
     pub(crate) fn response_started(&mut self, id: ConnectionId, status: u16) {
         self.stats.response(status);
         self.requests

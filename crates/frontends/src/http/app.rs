@@ -80,7 +80,7 @@ impl PendingRequest {
     }
 }
 
-/// A handshake to be decided: its head and the route that matches it.
+/// The head of a request or handshake, parsed and as raw bytes, and the route that matches it.
 pub(super) struct PendingHandshake<'q> {
     pub(super) route: &'q Arc<Route>,
     pub(super) head: &'q Head<'q>,
@@ -398,8 +398,8 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Ends the wait for an application's response, and notifies the application that the response
-    /// is no longer needed.
+    /// Notifies an application that its pending response or decision is no longer needed, or that the session it has
+    /// accepted does not open.
     pub(crate) fn gone(&mut self, id: ConnectionId, why: AbandonReason, shared: &mut Context) {
         let app = match &self.state {
             State::App(app, _) | State::Asking(app, _) => Some(*app),

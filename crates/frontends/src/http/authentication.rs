@@ -88,8 +88,9 @@ impl<A: UpperLayer> HttpStage<A> {
         })
     }
 
-    /// Authenticates a plain request to an application. Anonymous clients are admitted, since the application may
-    /// have a page for them, unless the route requires a user for plain requests too.
+    /// Authenticates a plain request to an application. If authentication fails, the request is passed on as anonymous,
+    /// since the application may have a page for anonymous clients. It is refused only if the route requires a user for
+    /// plain requests too.
     pub(super) fn authenticate_request(
         &mut self,
         id: ConnectionId,

@@ -2,8 +2,8 @@
 //!
 //! This module moves between the states of the stage and sets the deadlines. `request` selects the handler of a
 //! request; an upgrade ends the stage ([`upgrade`](crate::http::upgrade)). The [layer above](protocol) executes
-//! sessions and API calls. `app` calls applications, `chunked_response` writes the responses that they send in parts,
-//! [`reply`](crate::http::reply) and [`stream`](crate::http::stream) write all others.
+//! sessions and API calls. `app` calls applications. `chunked_response` writes responses that applications send in
+//! parts; [`reply`](crate::http::reply) and [`stream`](crate::http::stream) write all other responses.
 
 mod admin_page;
 pub(crate) mod api_error;
@@ -376,8 +376,8 @@ impl<A: UpperLayer> HttpStage<A> {
         self.since_ms.saturating_add(wait)
     }
 
-    /// Returns true if the deadline has not expired. Otherwise ends the wait and returns false. If a
-    /// request was partly received, or the connection has sent no request, writes a 408.
+    /// Returns true if the deadline has not expired; otherwise ends the wait and returns false. A client that has sent
+    /// a part of a request, or no request at all, then gets a 408.
     pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;

@@ -90,7 +90,7 @@ pub(crate) trait OpenSession: Session + Sized {
         true
     }
 
-    /// Returns how publications are delivered to the session before it can request anything.
+    /// Returns how publications are delivered to the session from its opening on, before the client has sent a command.
     fn delivery_mode(&self, route: &Route) -> DeliveryMode {
         let _ = route;
         DeliveryMode::Disabled

@@ -72,7 +72,8 @@ enum Headers {
     Part(Range<u64>),
 }
 
-/// Plans the response to a request for a file. If the file system failed, its error is returned too, for the log.
+/// Plans the response to a request for a file. If the file or one of its variants could not be opened, the error is
+/// returned too, for the log.
 pub fn answer(
     files: &mut dyn Files,
     place: FileLocation<'_>,
@@ -312,12 +313,12 @@ impl FileAnswer {
         }
     }
 
-    /// Writes the headers of the file after those for framing. A header is left out if `is_there` returns true for
-    /// its name.
+    /// Writes the headers of the file; the headers for framing are written already. A header is left out if `is_there`
+    /// returns true for its name.
     ///
     /// # Errors
-    /// A header is invalid ([`InvalidHeader`]). Data of a peer can't cause this, because values taken from the request
-    /// were checked with its head.
+    /// A header is invalid ([`InvalidHeader`]). A peer can't cause this, because values taken from the request were
+    /// checked when its head was parsed.
     pub fn write_headers(
         &self,
         writer: &mut ResponseWriter<'_>,

@@ -63,7 +63,8 @@ pub(crate) struct UnregisteredSession<S> {
     /// Whether the client sent positions, from which it recovers.
     is_back: bool,
     open: u32,
-    /// The user of the session while it is being registered.
+    /// The user, to be checked again for bans and disconnects when the session opens; `None` if anonymous, or if the
+    /// session opens at once.
     user: Option<Box<str>>,
     /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     asked: Option<u64>,
@@ -209,9 +210,9 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
             && !self.route.identity.is_token(protocol)
     }
 
-    /// Returns the subprotocol to select if the client offered a token and the protocol selected nothing. A browser
-    /// that offers subprotocols requires the server to select one, so a client may offer a second one beside its
-    /// token. The token itself is never echoed.
+    /// Returns the subprotocol to select if the client offered a token as a subprotocol and the session selects none. A
+    /// browser that offers subprotocols requires the server to select one of them, so a client may offer a second one
+    /// beside its token. The token itself is never echoed.
     fn other_than_token(&self) -> Option<&str> {
         let identity = &self.route.identity;
         let mut offered = self.upgrade.protocols();

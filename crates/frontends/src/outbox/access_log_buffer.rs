@@ -72,7 +72,7 @@ pub struct AccessLogEntry {
     left: u64,
 }
 
-/// An event whose duration exceeded the threshold of its kind.
+/// An event whose duration reached the threshold of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowEvent {
     /// The kind of event.
@@ -182,8 +182,8 @@ impl AccessLogBuffer {
         std::mem::take(&mut self.slow)
     }
 
-    /// Begins the entry of a request whose head has `length` bytes. `queued`: unsent bytes of earlier responses in
-    /// the outbox.
+    /// Begins the entry of a request if it is sampled; only then is the closure `request` called. `queued` is the number
+    /// of bytes of earlier responses in the outbox.
     #[inline]
     pub(crate) fn begin(
         &mut self,
@@ -221,8 +221,8 @@ impl AccessLogBuffer {
         self.open[index] = Some(Box::new(entry));
     }
 
-    /// Decides whether to sample, with SplitMix64: it is random enough, and its state is a single
-    /// number.
+    /// Decides at random whether a request gets an entry. SplitMix64 is random enough, and its state
+    /// is a single number.
     fn is_sampled(&mut self, share: f64) -> bool {
         if share >= 1.0 {
             return true;
@@ -321,7 +321,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Records the code of a Close frame, by either side, unless one was recorded before.
+    /// Records the close code of a Close frame that either side has sent. Only the first code is kept.
     pub(crate) fn closed(&mut self, id: ConnectionId, code: Option<u16>) {
         if let Some(entry) = self.entry(id)
             && let Some(session) = &mut entry.session
@@ -332,8 +332,8 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Completes an entry when its request is answered or its session has ended. `queued`: unsent bytes in the
-    /// outbox.
+    /// Completes an entry when its request is answered or its session has ended. `queued` is the number of bytes that
+    /// are still in the outbox.
     #[inline]
     pub(crate) fn end(&mut self, id: ConnectionId, client: IpAddr, queued: usize) {
         if let Some(open) = self.open.get_mut(id.index as usize)

@@ -20,7 +20,8 @@ use super::{DropPolicy, Outboxes};
 const FRAME: EncodingId = EncodingId(u32::MAX - 2);
 const PAYLOAD: EncodingId = EncodingId(u32::MAX - 3);
 
-/// Maximum number of bytes written to the outbox at a time. Messages that are still in the backlog can be dropped.
+/// Number of bytes in the outbox at which the rest of the backlog is no longer written to it. Messages that stay in
+/// the backlog can still be dropped.
 const WRITTEN_BYTES_MAX: usize = 64 << 10;
 
 /// The backlog of one client.

@@ -6,7 +6,7 @@ use veche_proto::http::write_chunk;
 
 use super::{Outboxes, PushMode};
 
-/// The encoding id of server-sent events in chunks. The ids of all other encodings, except [`PLAIN`], are small.
+/// The encoding id of server-sent events in chunks. Each id has to be unique among the modules of `outbox`.
 const CHUNKED: EncodingId = EncodingId(u32::MAX);
 /// The encoding id of server-sent events without chunks.
 const PLAIN: EncodingId = EncodingId(u32::MAX - 1);

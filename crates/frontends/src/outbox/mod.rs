@@ -71,8 +71,8 @@ pub enum TransportEnd {
 /// Whether and how publications are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PushMode {
-    /// Publications are not written: no session is open, since the connection is at the HTTP stage,
-    /// receives push lines, or is closing.
+    /// Publications are not written: the session receives none, or no session is open because the
+    /// connection is at the HTTP stage, receives push lines, or is closing.
     #[default]
     Refused,
     /// Publications are written as WebSocket frames of an open session.
@@ -106,8 +106,8 @@ pub struct Outbox {
     /// Whether output is held back until home workers have registered the session.
     corked: bool,
     touched: bool,
-    /// Whether the application was told that the outbox is full, and has not been told since that
-    /// it has room again.
+    /// Whether the application was notified that the outbox is full. Cleared when the outbox has room
+    /// again.
     full: bool,
     /// Whether frames are masked, because the server is the client of an outbound connection.
     masked: bool,
@@ -172,7 +172,8 @@ pub struct Outboxes {
     overflowed: Vec<ConnectionId>,
     /// Sessions whose client began to miss publications in this turn.
     fallen_behind: Vec<ConnectionId>,
-    /// Sessions whose outbox became full in this turn. The flush may make room in the outboxes.
+    /// Sessions whose outbox became full in this turn. They are checked after the turn's flush, which
+    /// may make room in the outbox again.
     filled: Vec<ConnectionId>,
     /// Sessions whose full outbox has room again.
     drained: Vec<ConnectionId>,
@@ -253,7 +254,7 @@ impl Outboxes {
         self.now_ms = mono_ms as u32;
     }
 
-    /// Changes the limit for publications, after a reload.
+    /// Changes the maximum number of unsent bytes of publications per outbox, after a reload.
     pub fn set_outbox_bytes_max(&mut self, bytes: usize) {
         self.outbox_bytes_max = bytes;
     }
@@ -332,8 +333,8 @@ impl Outboxes {
         &mut self.boxes[index].buffer
     }
 
-    /// Writes a reply or echo to the client. The message does not count against the limit for publications; instead,
-    /// the connection stops reading while too many bytes are unsent.
+    /// Writes a reply or echo to the client. The message is written even if it exceeds the limit for publications.
+    /// To bound such output, the connection stops reading input while too many bytes are unsent.
     pub fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8]) {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;
@@ -378,8 +379,8 @@ impl Outboxes {
         websocket::encode_control(self.buffer(id), opcode, data, mask);
     }
 
-    /// Begins a session with WebSocket frames. From now on publications are written, if the session receives any. They
-    /// are held back behind the content of `buffer` (the 101 response) until [`Outboxes::release`].
+    /// Begins a session with WebSocket frames. From now on publications are written as `delivery_mode` specifies. All
+    /// output, including the 101 response in the buffer, is held back until [`Outboxes::release`].
     pub fn begin_session(
         &mut self,
         id: ConnectionId,
@@ -406,8 +407,8 @@ impl Outboxes {
         self.buffer(id);
     }
 
-    /// Drops the output from this offset on, because the session does not open. Output before it may be answers to
-    /// earlier requests.
+    /// Drops the buffered output from the offset `from` on, because the session is not opened. The output before that
+    /// offset is kept, since it may contain responses to earlier requests.
     pub fn discard_unsent(&mut self, id: ConnectionId, from: usize) {
         let outbox = self.of_mut(id);
         outbox.buffer.truncate(from);
@@ -613,7 +614,7 @@ impl Outboxes {
     }
 
     /// Takes the output of a connection for its transport: the bytes to send, possibly none, and what happens to the
-    /// transport afterwards.
+    /// transport afterwards. Returns `None` while the output is held back.
     // Called once per receiver of a publication. Inlining keeps the buffer in registers.
     #[inline]
     pub fn take(&mut self, index: u32) -> Option<(ConnectionId, Vec<u8>, TransportEnd)> {

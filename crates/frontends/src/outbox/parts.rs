@@ -15,7 +15,7 @@ use super::{MessageFraming, Outboxes, PushMode};
 #[derive(Debug)]
 pub(crate) struct PartialMessage {
     kind: MessageKind,
-    /// The framing of messages to the client.
+    /// The outbox's framing before this message; it is restored after the last part.
     carried: MessageFraming,
     is_first: bool,
 }
@@ -73,8 +73,8 @@ impl Outboxes {
 
     /// Queues a message behind the message that is being written in parts.
     pub(super) fn enqueue_behind_parts(&mut self, id: ConnectionId, data: &[u8]) {
-        // The message was already counted. It is subtracted here, because it will be counted when
-        // it is written.
+        // The message was already counted. It is subtracted here, because it will be counted again
+        // when it is written.
         self.sent.messages -= 1;
         self.sent.bytes -= data.len() as u64;
         if let PushMode::Encoded(number, PushStage::Early) = self.of(id).pushes {

@@ -17,7 +17,7 @@ use veche_proto::websocket::MessageKind;
 
 use super::{Outboxes, PushMode};
 
-/// Key of the JSON object with the position in a publication's cache of encodings.
+/// The key under which a publication's JSON object with its position is cached.
 const OBJECT: EncodingId = EncodingId(u32::MAX - 4);
 /// Base of the cache keys of frames that contain the JSON object with the position. The lower bits
 /// of a key identify the compression.
@@ -54,10 +54,11 @@ impl Outboxes {
     /// Sends a client its position after it was subscribed to a channel with history, and the
     /// recovered publications.
     ///
-    /// The position that is sent is the one before the first recovered publication. If the
-    /// connection is then lost, the client recovers from the last publication that it has received.
-    /// If the publications do not fit into the outbox, none is sent and the recovery counts as
-    /// incomplete. Returns whether the recovery is complete.
+    /// The first message has the position before the first recovered publication, and each recovered
+    /// publication has its own position. If the connection is lost in between, the client can
+    /// therefore recover from the last publication that it has received. If the publications do not
+    /// fit into the outbox, none is sent and the recovery counts as incomplete. Returns whether the
+    /// recovery is complete.
     pub(crate) fn write_joined(
         &mut self,
         session: ConnectionId,
@@ -95,8 +96,8 @@ impl Outboxes {
         recovered.is_complete
     }
 
-    /// Tells a client that it is subscribed to a channel: its position, if the channel has history,
-    /// and whether the recovery is complete, if one was requested.
+    /// Notifies a client that it is subscribed to a channel. The message has the client's position if
+    /// the channel has history, and whether the recovery is complete if the client requested recovery.
     pub(crate) fn write_subscribed(
         &mut self,
         session: ConnectionId,

@@ -14,8 +14,8 @@ use super::cursors::WorkerCursors;
 use super::subscription_options::{PushForm, SubscriptionOptionsMap};
 use super::{MessageFraming, Outboxes, PushMode, events};
 
-/// How pushes are encoded for one kind of client of a protocol. Each format is a `static`, so that it can be compared
-/// by its address.
+/// How pushes are encoded for one kind of client of a protocol. Each format is a `static`, so that formats can be
+/// compared by address.
 pub(crate) struct PushFormat {
     /// The kind of the WebSocket message that contains the push.
     pub(crate) kind: MessageKind,
@@ -26,7 +26,7 @@ pub(crate) struct PushFormat {
     /// Whether server-sent events contain the client's positions, for recovery.
     pub(crate) has_cursors: bool,
     pub(crate) whole_is_plain: bool,
-    /// Encodes a publication or a join or leave event. For [`PushForm::Patch`], the bytes are the delta.
+    /// Encodes a publication or a join or leave event. For [`PushForm::Patch`], the third argument is the delta.
     pub(crate) encode: fn(&Delivery<'_>, PushForm, &[u8]) -> Bytes,
     /// Returns whether this payload can be sent as a delta and can be the base of a delta.
     pub(crate) has_deltas: fn(PayloadRef<'_>) -> bool,
@@ -45,7 +45,7 @@ pub(super) struct FormatIndex(u8);
 /// Number of values of [`PushForm`]: each format can encode a publication in each form.
 const FORMS: u32 = 3;
 
-/// The keys of a publication's encodings in its cache, for one format and form.
+/// The keys under which a publication's encodings in one format and form are cached.
 struct EncodingKeys {
     push: EncodingId,
     /// The push as a server-sent event, without an event id.
@@ -98,7 +98,7 @@ struct EarlyPushes {
 
 struct EarlyPush {
     push: Bytes,
-    /// The channel of the push, and the client's position in it afterwards.
+    /// The channel of the push, and the client's position in the channel after the push.
     place: Option<(Box<str>, Position)>,
 }
 
@@ -351,7 +351,8 @@ impl Outboxes {
     }
 }
 
-/// Whether the first reply of a session has been written; pushes wait until then.
+/// Whether a session's pushes wait (`Early`) or are written immediately (`Live`). They wait until the first reply of
+/// the session is written, and while another message is written in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PushStage {
     Early,

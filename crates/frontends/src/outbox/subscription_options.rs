@@ -55,7 +55,7 @@ impl SubscriptionOptions {
         }
     }
 
-    /// Returns the form in which a publication or a join or leave event is sent; `None`: it is not sent.
+    /// Returns the form in which a publication or a join or leave event is sent; `None` if it is not sent.
     pub(super) fn form(&mut self, delivery: &Delivery<'_>) -> Option<PushForm> {
         if delivery.event != FeedEvent::Published {
             return self.joins.then_some(PushForm::Plain);
@@ -84,7 +84,7 @@ impl SubscriptionOptions {
     }
 }
 
-/// The options of the subscriptions of a worker's clients, by session index. Usually empty.
+/// The subscription options that differ from the default, by session index. Usually empty.
 #[derive(Default)]
 pub(super) struct SubscriptionOptionsMap(HashMap<u32, Vec<(Box<str>, SubscriptionOptions)>>);
 

@@ -19,7 +19,7 @@ fn outboxes(bytes_max: usize, delivery_mode: DeliveryMode) -> Outboxes {
     all
 }
 
-/// Takes the pending output of each connection, and how its transport ends.
+/// Takes the pending output of each connection, and what happens to its transport afterwards.
 fn flush(all: &mut Outboxes) -> Vec<(ConnectionId, Vec<u8>, TransportEnd)> {
     let mut touched = Vec::new();
     all.take_touched(&mut touched);
@@ -179,8 +179,8 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
             (vec![ID], 1)
         );
     }
-    // With 400 bytes unsent, only 100 more fit into half of the limit, so the publication of 101 bytes is missed. In
-    // this mode, a join event is neither sent nor counted as missed.
+    // With 400 bytes unsent, only 100 more fit into half of the limit, so the publication of 101 bytes is missed. A
+    // join event is neither sent nor counted as missed, since the session has no push format.
     let mut all = outboxes(1_000, DeliveryMode::Reliable);
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(101), late);
@@ -343,7 +343,7 @@ fn applications_learn_that_the_outbox_is_full_and_has_room_again() {
     all.set_unsent(ID, 0);
     all.take_drained(&mut drained);
     assert_eq!((drained.as_slice(), all.has_drained()), (&[ID][..], false));
-    // An outbox that the flush empties is reported as having room at the end of the turn.
+    // If the flush empties a full outbox, `settle_filled` reports that the outbox has room again.
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 900]),
         SendResult::Full
@@ -586,7 +586,7 @@ fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
     assert_eq!(all.of(next).messaged_ms(), 7);
 }
 
-/// Tests the generation 0, which the first connection of each index has, and a later one.
+/// Tests generation 0, which the first connection of each index has, and a later generation.
 #[test]
 fn a_closed_outbox_accepts_nothing() {
     for generation in [0, 5] {

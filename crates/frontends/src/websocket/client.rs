@@ -21,7 +21,7 @@ pub struct DialCommand {
     pub authority: String,
     /// The path and query of the request.
     pub target: String,
-    /// The offered subprotocols as in the header, or an empty text.
+    /// The offered subprotocols, as the value of `Sec-WebSocket-Protocol`; empty if none is offered.
     pub protocols: String,
     /// Further headers of the request; names and values contain no line breaks.
     pub headers: Vec<(String, String)>,

@@ -56,8 +56,8 @@ impl<S: Session> WebSocketStage<S> {
         left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
     }
 
-    /// Returns the monotonic time in milliseconds at which a hook has to be requested to extend the
-    /// session, or at which the expiry has to be checked again.
+    /// Returns the monotonic time in milliseconds at which a hook request to extend the session has to
+    /// be sent, or at which the expiry has to be checked again; `u64::MAX` if no hook extends it.
     pub(super) fn renewal_ms(&self, now: Now) -> u64 {
         let SocketRole::Server(route) = &self.side else {
             return u64::MAX;
@@ -71,8 +71,8 @@ impl<S: Session> WebSocketStage<S> {
         })
     }
 
-    /// Extends the session until this time in seconds since 1970; `None`: indefinitely. Only for sessions opened with
-    /// a token.
+    /// Sets when the session expires, in seconds since 1970; `None` means never. Has no effect on a session that
+    /// does not expire.
     pub(super) fn prolong(&mut self, expires_at_s: Option<u64>) {
         match (&mut self.lease, expires_at_s) {
             (Some(lease), Some(at_s)) => lease.validity = Validity::until_s(Some(at_s)),
@@ -107,8 +107,8 @@ impl<S: Session> WebSocketStage<S> {
         if renewed.user != lease.user {
             return Err(RenewError::OtherUser);
         }
-        // An application may have assigned another user to the session, so the token's user is
-        // checked here too.
+        // A ban closes the sessions of its user. If an application has assigned another user to this
+        // session, a ban of the token's user has not closed it, so that ban is checked here.
         if shared.is_banned(&renewed.user) {
             return Err(RenewError::Refused(AuthError::Blocked));
         }

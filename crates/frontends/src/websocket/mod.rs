@@ -103,7 +103,7 @@ fn cost(event: &FrameEvent<'_>) -> u64 {
 }
 
 impl<S: Session> WebSocketStage<S> {
-    /// Creates the session opened by a request.
+    /// Creates the stage of a session that a request has opened.
     pub(crate) fn opened(opened: OpenedSession<S>) -> Self {
         let pacing = opened.route.rate_limits;
         let mut socket = Self::new(
@@ -118,7 +118,7 @@ impl<S: Session> WebSocketStage<S> {
         socket
     }
 
-    /// Creates the session of an outbound connection.
+    /// Creates the stage of the session of an outbound connection.
     pub(crate) fn dialed(
         decoder: Decoder,
         session: S,
@@ -173,8 +173,8 @@ impl<S: Session> WebSocketStage<S> {
         self.pinged = false;
     }
 
-    /// Records that input is read again after a wait. The peer may have sent it at any time during
-    /// the wait.
+    /// Records that input is read again after a wait. The peer counts as alive, since it may have sent
+    /// that input at any time during the wait.
     pub(crate) fn note_received_after_wait(&mut self, now: Now) {
         self.note_received(now);
         self.session.confirm_alive();
@@ -395,7 +395,7 @@ impl<S: Session> WebSocketStage<S> {
     }
 
     /// Handles the peer's end of input. The remaining input is processed without delay, and messages over the rate
-    /// limit are dropped. An endless response continues, since the commands of its client arrive in other requests.
+    /// limit are dropped. Has no effect on an endless response, whose client sends its commands in other requests.
     pub(crate) fn end_throttling(&mut self) {
         if let Some(pace) = &mut self.rate_limiter
             && !self.is_response
@@ -413,7 +413,8 @@ impl<S: Session> WebSocketStage<S> {
         self.close_protocol_error(id, code, reason, shared);
     }
 
-    /// Closes the session of a peer that violated the protocol or exceeded its rate limit.
+    /// Notifies the session that it has ended, because the peer violated the protocol or exceeded its rate limit. A
+    /// session without [`Session::closes_on_fault`] is notified later, when the transport has ended.
     fn close_protocol_error(
         &mut self,
         id: ConnectionId,
@@ -542,7 +543,8 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Answers the peer's Close with the same code (RFC 6455 section 5.5.1), unless the server has already sent one.
+    /// Answers the peer's Close with the same code (RFC 6455 section 5.5.1), unless the server has already sent a
+    /// Close.
     fn answer_close(
         &self,
         id: ConnectionId,
@@ -601,8 +603,8 @@ impl<S: Session> WebSocketStage<S> {
         since(self.messaged_ms, shared.now).max(since(sent_ms, shared.now)) + timeout_ms
     }
 
-    /// Pings a peer from which nothing is received, and closes one that does not answer. Returns false if the
-    /// transport has to be closed.
+    /// Checks the deadlines: pings a silent peer and closes an idle session. Returns false if the transport has to be
+    /// closed, because the pong or the peer's Close has not arrived in time.
     pub(crate) fn handle_timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         shared.requests.outboxes.release_idle_context(id);
         if self.deadline_ms(id, shared) > shared.now.mono_ms {

@@ -152,7 +152,7 @@ impl<S: Session> WebSocketStage<S> {
     }
 
     /// Handles the end of a suspended application handler. Returns whether the session waited for
-    /// one.
+    /// this end.
     pub(crate) fn app_ready(&mut self) -> bool {
         self.session.handle_app_ready()
     }

@@ -189,7 +189,8 @@ fn keys_open_the_api_and_nothing_else_does() {
             "{keys:?} {headers}"
         );
         assert!(serde_json::from_str::<serde_json::Value>(&answer[0].body).is_ok());
-        // The API's WebSocket refuses handshakes with headers for which it refuses requests, and with any `Origin`.
+        // A WebSocket handshake with these headers has the same result as the request, except that `Origin` is refused
+        // with 403: it differs from the host of the handshake.
         let caller = world.connect(0, INTERNAL);
         let answer = world.ask(caller, handshake("/api/socket", headers));
         let expected = match (*status, headers.contains("Origin")) {

@@ -90,7 +90,7 @@ fn responses_are_framed_by_their_kind() {
         assert_eq!((answers[0].status, answers[1].status), (status, 200));
         assert_eq!(answers[0].header("content-length"), None, "{path}");
     }
-    // The application's response has a body of 100 bytes, which is dropped since the head of the response is invalid.
+    // The head of the application's response is invalid, so its body is dropped, and the client gets a 500 instead.
     for path in [
         "bad-name",
         "bad-value",
@@ -177,7 +177,7 @@ fn a_client_gone_before_the_response_gets_none() {
         .push_back(late.clone());
     world.settle();
     world.check_empty();
-    // An answer for the closed connection does not reach the next one with the same index.
+    // An answer for the closed connection does not reach the next connection with the same index.
     let next = world.connect(0, PUBLIC);
     world.ask(next, get("/app/later"));
     world.workers[0]
@@ -193,7 +193,7 @@ fn a_client_gone_before_the_response_gets_none() {
     world.settle();
     assert_eq!(responses(&world.take(next))[0].body, "in time");
     assert!(world.is_closed(next));
-    // If the worker resumes the connection without a reason, the connection still waits for the application.
+    // If the worker resumes the connection before the application has answered, the connection continues to wait.
     let patient = world.connect(0, PUBLIC);
     world.ask(patient, get("/app/later"));
     world.resume(patient);
@@ -280,7 +280,7 @@ fn handshake_decisions_apply_at_once_and_later() {
             };
             let peer = begin(&mut world, &target);
             if later {
-                // Input that the client sends right after the handshake is kept until the decision.
+                // Input that the client sends right after the handshake is buffered until the decision.
                 world.send(
                     peer,
                     if *status == 101 {

@@ -241,8 +241,8 @@ fn completion_of_an_abandoned_wait_is_ignored() {
     world.send(peer, &text("kept"));
     world.settle();
     assert_eq!(messages(&world.app_calls(peer)), ["wait"]);
-    // The end of the handler's wait arrives after the connection was closed, and again when another connection has
-    // its index.
+    // The end of the handler's wait is reported after the connection was closed and another connection has taken its
+    // index.
     world.reset(peer);
     let next = world.open(0, "/app/x");
     world.send(next, &text("wait"));
@@ -330,7 +330,8 @@ proptest! {
         world.check_empty();
     }
 
-    /// A Close of the peer is handled after everything that it sent before. A reset loses only what was not received.
+    /// The peer's Close is handled after all of its earlier messages. A reset loses only messages that were not
+    /// received yet.
     #[test]
     fn the_end_comes_last(acts in acts(), seed: u64, resets: bool) {
         let (mut world, peer, sent, _) = play(&acts, seed);

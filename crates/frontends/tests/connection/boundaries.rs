@@ -88,7 +88,7 @@ fn a_client_that_reads_nothing_is_closed_after_the_write_timeout() {
     let back_end = world.connect(0, PUSH);
     world.read_at_most(slow, 0);
     world.ask(back_end, "{\"user\":\"ann\",\"data\":1}\n");
-    // The client is pinged in this time, which does not extend its write timeout.
+    // During this time the client is pinged; the ping does not extend the write timeout.
     world.advance(29_999);
     assert!(world.is_open(slow));
     assert_eq!(world.stats(0).slow_consumers.read(), 0);
@@ -473,7 +473,7 @@ fn hook_requests_carry_the_client_address() {
     assert_eq!(hook_requests[0].caller.transport, "websocket");
 }
 
-/// Process services that report each user as disconnected after authentication began.
+/// Process services that report the user `ended` as disconnected since authentication began.
 struct Ending;
 
 impl ProcessServices for Ending {
@@ -574,7 +574,7 @@ fn a_token_among_subprotocols_is_not_echoed() {
         let got = (head.status, head.header("sec-websocket-protocol"));
         assert_eq!(got, (status, chosen), "{offered}");
     }
-    // A client that offers no token gets no subprotocol selected.
+    // If the client offers no token, the server selects no subprotocol.
     let peer = world.connect(0, PUBLIC);
     let offer = "Sec-WebSocket-Protocol: chat\r\n";
     let bytes = world.ask(peer, handshake("/echo", offer));

@@ -400,7 +400,7 @@ fn what_comes_while_a_client_connects_comes_behind_its_reply() {
         for line in &output.lines[1..] {
             let push = &line["push"];
             assert_eq!(push["channel"], push["pub"]["data"]);
-            // The first publication after the reply has the offset that follows the reply's.
+            // The offset of the first publication after the reply is the offset in the reply plus 1.
             let joined_at = subs[push["channel"].as_str().expect("a name")]["offset"].as_u64();
             let offset = push["pub"]["offset"].as_u64().unwrap_or(1);
             assert_eq!(joined_at.unwrap_or(0) + 1, offset);

@@ -63,7 +63,7 @@ fn a_back_end_subscribes_and_unsubscribes_connected_users() {
     );
     let answer = call(&mut world, "/api/publish", &publication);
     assert_eq!(answer["result"]["handed"], 0);
-    // For these clients the expiry of subscriptions is not checked, so a subscription with an expiry is refused.
+    // Subscriptions of clients on a push route can't expire, so a subscription with an expiry is refused.
     let expiring = json!({ "user": "ann", "channel": "room:1", "expire_at": 1_900_000_000 });
     call(&mut world, "/api/subscribe", &expiring);
     let answer = call(&mut world, "/api/publish", &publication);

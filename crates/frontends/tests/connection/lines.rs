@@ -136,8 +136,8 @@ fn a_bad_line_gets_one_error_and_the_connection_stays() {
 
 const GOOD: &str = "{\"user\":\"ann\",\"data\":1,\"ack\":true}\n";
 
-/// Sends `input` to a push listener in pieces of `step` bytes, then `behind` in the same way, and then FIN. No
-/// piece contains bytes of both. Returns the replies, and the messages that ann received.
+/// Sends `input` to a push listener in pieces of `step` bytes, then `behind` in the same way, and then FIN. No piece
+/// contains bytes of both inputs. Returns the replies, and the messages that ann received.
 fn spoken(input: &[u8], behind: &[u8], step: usize) -> (Vec<String>, Vec<String>) {
     let mut world = World::new(Options::default());
     let ann = world.open(0, "/ws?user=ann");

@@ -15,7 +15,8 @@ fn small() -> World {
     })
 }
 
-/// Publishes texts of a hundred bytes that begin with these numbers, each in a turn of its own.
+/// Publishes one text of 100 bytes per number, each in a turn of its own. A text begins with the channel's name and the
+/// number.
 fn publish(world: &mut World, back_end: Peer, channel: &str, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let line = format!(

@@ -127,8 +127,8 @@ fn the_101_waits_for_the_home_and_what_comes_in_between_follows_it() {
     );
     world.turn(0);
     assert_eq!(world.take(peer), b"", "it is not registered");
-    // The user's home registers the session, and publishes to the user before the channel's home has received the
-    // registration.
+    // The user's home registers the session, and then receives a push to the user, before the channel's home has
+    // received the registration.
     world.turn(1);
     push(
         &mut world,

@@ -149,7 +149,7 @@ fn response(status: u16, headers: &[(&str, &str)], body: &str) -> AppResponse {
     }
 }
 
-/// Returns the response to a request with this body.
+/// Returns the answer to a request: a response with this body.
 pub fn app_response(body: &str) -> AppAnswer {
     AppAnswer::Response(response(200, &[("Content-Type", "text/plain")], body))
 }
@@ -404,7 +404,7 @@ impl Apps for TestApps {
         }
         let mut record = self.0.borrow_mut();
         record.calls.push((id, AppCall::Dialed(Ok(token))));
-        // Connections with an even number are no longer needed when they open.
+        // If the application's number of the connection is even, the connection is no longer needed when it opens.
         (token % 2 == 1).then(|| record.stand(id, &[None], Some(Standing::Open)))
     }
 

@@ -54,8 +54,8 @@ pub struct World {
     /// By sender and receiver: the messages on their way, and the number of data messages that are not processed yet.
     lanes: Vec<(VecDeque<WorkerMessage<Infallible>>, u32)>,
     queued_bytes_max: usize,
-    /// Whether homes answer as if the engine were unreachable: publications and subscriptions of other workers then
-    /// fail.
+    /// Whether homes answer other workers as if the engine were unreachable, so that their publications and
+    /// subscriptions fail.
     pub is_engine_down: bool,
 }
 
@@ -139,7 +139,7 @@ impl World {
         Peer(peer)
     }
 
-    /// Opens an outbound connection of an application; its server is played by the returned client.
+    /// Opens an outbound connection of an application. The returned client acts as the server.
     pub fn dial(&mut self, worker: usize, dial: DialCommand) -> Peer {
         let (peer, id) = self.begin(worker);
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -519,7 +519,7 @@ impl World {
         true
     }
 
-    /// Reports from a channel's home to all workers that its publications were lost.
+    /// Makes a channel's home report to all workers that publications of the channel were lost.
     pub fn lose(&mut self, channel: &str) {
         let (home, workers) = (self.home_of(channel), self.workers.len());
         for to in 0..workers {
@@ -640,7 +640,8 @@ impl Tap for Vec<u8> {
     }
 }
 
-/// Returns a message as the receiver gets it. A message that nodes exchange as well is encoded and decoded.
+/// Returns a message as the receiver gets it. If nodes exchange messages of this type too, it is encoded and decoded on
+/// its way.
 fn carried(
     message: WorkerMessage<Infallible>,
     from: usize,

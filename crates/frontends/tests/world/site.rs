@@ -335,8 +335,8 @@ impl Options {
     }
 }
 
-/// Returns the namespaces: `chat` stores a few publications, `price` the latest one, `long` many; others have no
-/// history.
+/// Returns the namespaces. `chat` and `filtered` store three publications, `price` four (of which a client recovers
+/// only the latest), and `long` 500. All others have no history.
 fn namespaces() -> Namespaces {
     let mut namespaces = Namespaces::with_wildcards(Wildcards::new(["wide"]));
     for (name, size, recovery) in [
@@ -431,7 +431,8 @@ fn namespaces() -> Namespaces {
     namespaces
 }
 
-/// Returns hook targets for everything that a hook can decide on.
+/// Returns hook targets: the test application decides on the kinds in `of_app`, the back end on all others that back
+/// ends support.
 fn hook_targets(of_app: &[HookKind]) -> HookTargets {
     let mut hook_targets = HookTargets::default();
     for kind in HookKind::BACKEND_KINDS {
@@ -439,7 +440,6 @@ fn hook_targets(of_app: &[HookKind]) -> HookTargets {
     }
     hook_targets.headers = vec!["cookie".into(), "x-custom".into()];
     hook_targets.emulated = vec!["x-custom".into()];
-    // The test application decides only on the kinds in `of_app`; back ends decide on all other kinds.
     let kinds = Arc::new(HookKinds::default());
     kinds.set(of_app.iter().copied());
     hook_targets.set_app(apps::SCRIPTED, 0, kinds);
@@ -501,7 +501,6 @@ fn push(path: &str) -> Route {
 pub const TIMEOUT_MS: u64 = 60_000;
 
 fn app(path: &str, app: AppId) -> Route {
-    // Only routes with `timed` in their path have a time limit.
     let request_timeout_ms = if path.contains("timed") {
         TIMEOUT_MS
     } else {
@@ -574,7 +573,7 @@ impl ProcessServices for Quiet {
     }
 }
 
-/// Files in memory: `hello.txt`, and `large.bin`, which is read in pieces.
+/// Files in memory: `hello.txt`, `private/secret.txt`, and `large.bin`, which is read in pieces.
 struct TwoFiles;
 
 impl Files for TwoFiles {
@@ -628,7 +627,7 @@ impl ReadAt for Large {
     }
 }
 
-/// Consecutive numbers in place of random ones, so that no four bytes are repeated.
+/// Fills a buffer with consecutive 32-bit numbers in place of random bytes, so that no four bytes are repeated.
 fn counting(bytes: &mut [u8]) {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static NEXT: AtomicU32 = AtomicU32::new(1);

@@ -184,7 +184,7 @@ impl Engine for RemoteEngine {
             channel: Arc::clone(kept.name),
             keep: self.keep(kept.history),
             since: query.since.map(|since| since.offset),
-            // If one publication more than the limit is returned, there are too many.
+            // One publication more than the maximum is requested, so that an excess is noticed.
             limit: query.limit.min(answer_max.saturating_add(1)),
             direction: match query.is_reverse {
                 true => Direction::Reverse,

@@ -27,7 +27,7 @@ const HAS_INFO: u8 = 1 << 4;
 const HEAD_BYTES: usize = 18;
 const ATTEMPT_PLACE: usize = 8;
 
-/// Maximum number of tags that are decoded.
+/// Maximum number of tags of a publication; the bytes of a publication with more tags are invalid.
 const TAGS_MAX: usize = 1024;
 
 /// Encodes a publication for the store. `id` distinguishes it from all other publications.
@@ -74,7 +74,8 @@ pub(crate) fn next_attempt(data: &[u8]) -> Bytes {
     data.into()
 }
 
-/// Decodes a publication; its position is transferred separately. `None`: the bytes are invalid, or of another version.
+/// Decodes a publication; its position is transferred separately. Returns `None` if the bytes are invalid or have
+/// another version.
 pub(crate) fn decode(data: &Bytes) -> Option<Publication> {
     let head = data.first_chunk::<HEAD_BYTES>()?;
     if head[0] != DATA_VERSION {
@@ -110,7 +111,7 @@ pub(crate) fn encode_member(client: &ClientInfo) -> Bytes {
     out.into()
 }
 
-/// Decodes a member. `None`: the bytes are invalid, or of another version.
+/// Decodes a member. Returns `None` if the bytes are invalid or have another version.
 pub(crate) fn decode_member(data: &[u8]) -> Option<ClientInfo> {
     let (version, mut rest) = data.split_first()?;
     match *version == DATA_VERSION {

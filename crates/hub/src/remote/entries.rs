@@ -9,8 +9,8 @@ use crate::engine::FeedItem;
 use crate::history_segment::{HistorySegment, ReadStart};
 use crate::{Epoch, Payload, Position};
 
-/// Maximum number of items of a channel that wait until its position is known. Further items are dropped and later
-/// noticed as a gap.
+/// Maximum number of items of a channel that wait until its position is known or its verification is answered. Further
+/// items are dropped and later noticed as a gap.
 const HELD_MAX: usize = 1024;
 
 /// The progress of a channel's feed, and the state of its comparisons with the store.
@@ -23,14 +23,14 @@ pub(super) struct ChannelEntry {
     /// Whether the hub follows the channel itself, not only through a wildcard channel.
     pub(super) is_followed: bool,
     /// Whether the store may have lost data or been replaced since the last comparison with it. If so, items are held
-    /// until the next comparison.
+    /// until the channel is compared with the store again (*verified*).
     pub(super) is_unsure: bool,
-    /// Whether the comparison that an unsure channel waits for was ordered.
+    /// Whether the verification of the unsure channel was ordered and is not answered yet.
     pub(super) is_verifying: bool,
-    /// Whether that comparison got no answer before the connection was lost, so that the next connection repeats it
-    /// even if the store is the same.
+    /// Whether a verification got no answer before the connection was lost, so that the channel is verified on the next
+    /// connection even if the store is the same.
     pub(super) was_unsure: bool,
-    /// Whether another comparison got no answer, so that it has to be repeated.
+    /// Whether an ordinary comparison got no answer, so that it has to be repeated.
     pub(super) needs_comparison: bool,
     /// Whether the feed of the live channel was interrupted and does not continue yet.
     pub(super) is_interrupted: bool,
@@ -44,9 +44,9 @@ pub(super) struct ChannelEntry {
     pub(super) epoch: Epoch,
     /// The epoch before the current one. Its late items are ignored.
     pub(super) ended: Epoch,
-    /// The offset of the last item passed to the hub.
+    /// The offset of the last item that the hub has delivered to subscribers, or after which the feed continues.
     pub(super) last: u64,
-    /// The highest offset received from the feed.
+    /// The highest offset among the items passed to the hub.
     pub(super) seen: u64,
     /// The highest offset known from the feed and from answers, and the id of its publication, which is 0 if unknown.
     pub(super) known: (u64, u64),
@@ -55,13 +55,13 @@ pub(super) struct ChannelEntry {
         reason = "this is nearly always empty, and a box takes only one word per channel"
     )]
     pub(super) held: Option<Box<Vec<(FeedItem, u64)>>>,
-    /// The read that is ordered together with the position of a channel whose feed begins.
+    /// The history read that is ordered together with the position, when the feed of the channel begins.
     pub(super) first_read: Option<Box<FirstRead>>,
     /// The payload delivered last, if the channel uses deltas.
     pub(super) previous: Option<Box<Payload>>,
 }
 
-/// The read for the subscriber with which the feed of a channel begins.
+/// The history read for the subscriber for whose subscription the feed of a channel begins.
 #[derive(Debug)]
 pub(super) struct FirstRead {
     pub(super) start: ReadStart,
@@ -115,7 +115,7 @@ impl ChannelEntry {
         }
     }
 
-    /// Returns whether the comparison that the channel waits for still has to be ordered.
+    /// Returns whether the verification that the unsure channel waits for still has to be ordered.
     pub(super) fn is_unverified(&self) -> bool {
         self.is_unsure && !self.is_verifying
     }
@@ -159,8 +159,8 @@ impl ChannelEntry {
             .then_some((Position { epoch, offset }, id))
     }
 
-    /// Returns the segment of the first read, if it contains the result of a read from `start` on and still reaches to
-    /// the channel's position.
+    /// Removes the first read. Returns its segment if the segment reaches back to `start`, ends at the channel's
+    /// current position, and the channel is not unsure.
     pub(super) fn take_first_read(&mut self, start: ReadStart) -> Option<Box<HistorySegment>> {
         let first_read = self.first_read.take()?;
         let position = self.position();

@@ -1,4 +1,4 @@
-//! The handling of the engine's events for the channels of a home.
+//! Handles the events that the engine outside this process sends for the channels of a home.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl RemoteEngine {
         self.pass_fences();
     }
 
-    /// Handles a new connection: orders the waiting requests, including those that were ordered before.
+    /// Handles a new connection: sends all waiting requests, including those that an earlier connection has sent.
     fn connected(&mut self, number: u64, store: StoreState) {
         self.connection = None;
         self.orders.push(Order::Begin(number));
@@ -130,8 +130,9 @@ impl RemoteEngine {
         }
     }
 
-    /// Removes a waiting verification, which names the latest publication that was known when it was ordered. A new
-    /// comparison replaces it; if the store is the same, an ordinary one, which finds whether the store is still behind.
+    /// Removes a verification that got no answer, because the publication that it names may no longer be the latest
+    /// known one. A new verification replaces it or, if the store is the same and need not be verified, an ordinary
+    /// comparison.
     fn drop_verification(&mut self, ticket: u64) {
         if let Some((_, Task::Check { check, .. })) = self.waiting.take(ticket)
             && let Some(entry) = self.entries.find_mut(&check.channel)
@@ -140,8 +141,8 @@ impl RemoteEngine {
         }
     }
 
-    /// Sends a request that has waited for the connection, after the comparison that must precede it. Drops other
-    /// comparisons of an unsure channel, whose answers would be ignored.
+    /// Sends a request that has waited for the connection. If the request's channel is unsure, sends the verification
+    /// first, and drops an ordinary comparison, because its answer would be ignored.
     fn send_after_verification(&mut self, ticket: u64) {
         let Some((_, task)) = self.waiting.get_mut(ticket) else {
             return;
@@ -167,8 +168,8 @@ impl RemoteEngine {
         }
     }
 
-    /// Handles the loss of the connection. Ordered publications that are neither stored nor have a key fail, because
-    /// their outcome can't be determined later.
+    /// Handles the loss of the connection. A publication that was sent to the store fails if it has no key and is not
+    /// to be stored, because its outcome can't be determined later.
     fn disconnected(&mut self) {
         self.connection = None;
         for place in 0..self.entries.end() {
@@ -192,7 +193,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Reports the fences at the head of the waiting requests, since all requests before them are completed.
+    /// Reports the fences at the head of the waiting requests: all requests before these fences are completed.
     pub(super) fn pass_fences(&mut self) {
         let is_fence = |(_, task): &(u32, Task)| matches!(task, Task::Fence(_));
         while let Some((_, Task::Fence(request_context))) = self.waiting.take_first_if(is_fence) {
@@ -217,15 +218,14 @@ impl RemoteEngine {
         }
     }
 
-    /// Handles an interruption of a wildcard channel's feed, which continues now. Publications
-    /// of any channel that it covers may have been missed, even of channels unknown to this node.
-    /// Wildcard subscribers have no position by which they could notice that, so the interruption
-    /// counts as a loss.
+    /// Handles a wildcard channel's feed that continues after an interruption. Publications of any channel that the
+    /// wildcard covers may have been missed, even of channels unknown to this node. Wildcard subscribers have no
+    /// position by which they could notice a missed publication, so the interruption counts as a loss.
     fn handle_repeated_subscription(&mut self, wildcard: &Arc<str>) {
         let place = self.entries.find(wildcard);
         let entry = place.and_then(|place| self.entries.get(place));
         let has_subscribers = entry.is_some_and(|entry| entry.feed == FeedState::Live);
-        // In namespaces without history, clients never notice lost publications.
+        // In namespaces without history, clients are never notified of lost publications.
         if has_subscribers && self.namespaces.has_history_under(wildcard) {
             self.lost(wildcard);
         }
@@ -315,8 +315,8 @@ impl RemoteEngine {
             || self.topic(channel).is_some_and(is_live)
     }
 
-    /// Returns the entry of an item's channel; `None` if the channel is not followed. Creates the entry if
-    /// only a wildcard channel covers the channel.
+    /// Returns the entry of an item's channel; `None` if the channel is not followed. Creates the entry if the channel
+    /// is followed only through a wildcard channel.
     fn place_to_feed(&mut self, channel: &Arc<str>, at: Position, before: u64) -> Option<u32> {
         if !self.follows(channel) {
             return None;
@@ -324,8 +324,8 @@ impl RemoteEngine {
         let place = self.entries.find_or_insert(channel);
         let entry = self.entries.get_mut(place)?;
         if entry.feed == FeedState::Off {
-            // The channel is new here, so no client of this node has a position in it, and the feed may begin before
-            // this item.
+            // The channel is new to this node, so no client of this node has a position in it. The feed therefore
+            // begins with this item.
             entry.feed = FeedState::Live;
             let offset = before;
             entry.set_position(Position { offset, ..at }, 0);
@@ -360,8 +360,8 @@ impl RemoteEngine {
         self.waiting_bytes -= publish.data.len();
         let entry = slot.and_then(|slot| self.entries.get_mut(slot));
         if let (Published::Done(Some(position), nodes), Some(entry)) = (result, entry) {
-            // If an earlier attempt has stored the publication, the id under which it is stored is
-            // unknown.
+            // If the number of nodes is missing, an earlier attempt has stored the publication, and the id of that
+            // attempt is unknown.
             let id = nodes.and_then(|_| id_of(&publish.data)).unwrap_or_default();
             let is_followed = entry.feed == FeedState::Live;
             if position.epoch == entry.epoch {
@@ -383,8 +383,8 @@ impl RemoteEngine {
         });
     }
 
-    /// Handles the result of a comparison. If the comparison was due to a restart of the store,
-    /// held items are passed on.
+    /// Handles the result of a comparison. If the comparison is the verification that an unsure channel waits for,
+    /// passes the held items on.
     fn compared(&mut self, place: u32, check: &Check, known: u64, found: Found) {
         self.checked(place, check, known, found);
         if check.is_verifying {
@@ -392,7 +392,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Ends the state in which a channel waits for a comparison with the store, and passes the held items on.
+    /// Marks a channel as no longer unsure, and passes the held items on.
     pub(super) fn become_sure(&mut self, place: u32) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -406,14 +406,14 @@ impl RemoteEngine {
         }
     }
 
-    /// Compares the top of a channel in the store with the last seen item.
+    /// Evaluates the answer to a comparison, which contains the top of the channel in the store.
     fn checked(&mut self, place: u32, check: &Check, known: u64, found: Found) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
         };
         if entry.is_unsure && !check.is_verifying {
-            // Until the comparison after a restart is answered, the answers to all other comparisons are ignored. That
-            // comparison also finds the latest publication.
+            // Until the verification is answered, the answers to all other comparisons are ignored. The verification
+            // also finds the latest publication.
             return;
         }
         let Found {
@@ -423,8 +423,8 @@ impl RemoteEngine {
             entries,
         } = found;
         match entry.feed {
-            // An ordinary comparison that was ordered before names an item, and may be older than the last one delivered to
-            // subscribers of a wildcard channel.
+            // The channel waits for its position. A comparison that requests the position names no item, so this one
+            // was ordered earlier. Its result may be older than the last item delivered to wildcard subscribers.
             FeedState::Placing(_) if check.seen.is_some() && !check.is_verifying => return,
             FeedState::Placing(_) => return self.placed(place, top, id, check, entries),
             FeedState::Off | FeedState::Begun(_) if entry.epoch == top.epoch => {
@@ -454,8 +454,8 @@ impl RemoteEngine {
                 let item = item_of(Arc::clone(&check.channel), publication, top, before);
                 self.emit(place, item, id);
             }
-            // The comparison did not name the last item seen in the feed, so the store has not
-            // returned the item after that one. The comparison is repeated.
+            // The comparison named no item, or a later item than the last one seen in the feed, so the store did not
+            // return the latest publication. The comparison is repeated with the last seen item.
             None if check.seen.is_none_or(|(seen, _)| seen.offset >= top.offset) => {
                 self.check(place, false);
             }
@@ -543,8 +543,8 @@ impl RemoteEngine {
         }
     }
 
-    /// Records the latest publication that a read has found. Subscribers get it without a feed item, so a store that
-    /// loses it later must be compared with it.
+    /// Records the latest publication that a read has found. Subscribers get this publication without a feed item, so a
+    /// later comparison must check that the store still has it.
     fn note_read(&mut self, channel: &str, entries: &Entries) {
         let entry = self.entries.find_mut(channel);
         if let Some(entry) = entry.filter(|entry| entry.epoch == entries.top.epoch)

@@ -25,7 +25,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Sends an order for each waiting change, except for changes of channels with an unanswered order.
+    /// Sends each waiting change, unless an earlier change of the same channel was sent and is not answered yet.
     pub(super) fn record(&mut self) {
         for occupancy in std::mem::take(&mut self.unrecorded) {
             match self.recording.insert(Arc::clone(&occupancy.channel)) {
@@ -35,7 +35,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Queues a change of a channel's occupancy again, because the store has not recorded it, or possibly not.
+    /// Queues a change of a channel's occupancy again, because the store may not have recorded it.
     pub(super) fn requeue_unrecorded(&mut self, occupancy: Box<wire::Occupancy>) {
         self.recording.remove(&occupancy.channel);
         // The change must precede later ones of its channel.

@@ -1,5 +1,4 @@
-//! The bench for the tests of the engine's contract: a hub with any engine, and an outlet that
-//! records.
+//! The bench for the tests of the engine's contract: a hub with any engine, and an outlet that records the hub's output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

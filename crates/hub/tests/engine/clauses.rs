@@ -218,7 +218,7 @@ pub(crate) fn member<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(members, ["1"]);
 }
 
-/// The members are recorded again after the store has lost them, and leave when the lease of their node ends.
+/// The members of this node are recorded again after the store has lost them.
 pub(crate) fn lease<E: Driven>(mut bench: Bench<E>) {
     bench.enter(1, "ann");
     bench.forget_members();
@@ -235,8 +235,7 @@ pub(crate) fn presence<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(bench.presence(), (names, (3, 2)));
 }
 
-/// A channel reports an event when its first subscriber arrives and when its last subscriber
-/// leaves.
+/// A channel has an event when its first subscriber arrives and when its last subscriber leaves.
 pub(crate) fn occupancy<E: Driven>(mut bench: Bench<E>) {
     bench.set_rooms(NamespaceOptions {
         event_level: EventLevel::Occupancy,

@@ -80,10 +80,10 @@ fn lost() {
     elsewhere(&mut bench, "b");
     elsewhere(&mut bench, "c");
     bench.settle();
-    // The subscription ends with the gap, so the item behind the gap is not delivered.
+    // The subscription ends with the gap, so the item after the gap is not delivered.
     assert_eq!(bench.outlet.texts(1), ["a"]);
     assert_eq!(bench.outlet.lost, [1]);
-    // A session that subscribes again gets the items after its new subscription.
+    // A session that subscribes again gets the items that follow its new subscription.
     bench.subscribe(1, None);
     bench.publish_and_settle("d");
     assert_eq!(bench.outlet.texts(1), ["a", "d"]);

@@ -1,5 +1,5 @@
-//! A home whose engine is outside the process loses both connections, that for orders and that of the feed: which
-//! comparisons with the store it orders, and when. The tests pass each event of the engine to the hub.
+//! Tests which comparisons with the store a home orders, and when, after it has lost the connection for orders and the
+//! connection of the feed. The engine is outside the process; the tests pass each of its events to the hub.
 
 use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::{Event, Order};
@@ -47,7 +47,7 @@ fn an_interrupted_channel_is_compared_once() {
 }
 
 /// Nothing is published to an interrupted channel before the comparison, whether the publication was submitted before
-/// or after the connection.
+/// or after the reconnection.
 #[test]
 fn a_publication_follows_the_comparison() {
     for is_before in [false, true] {
@@ -69,8 +69,8 @@ fn a_publication_follows_the_comparison() {
             _ => None,
         });
         assert_eq!(kinds.collect::<Vec<_>>(), [true, false]);
-        // The store may have stored items between the comparison and the feed's return. The second comparison must not
-        // begin a new epoch if the publication has displaced the known one.
+        // The store may have stored items between the comparison and the return of the feed, so a second comparison
+        // follows. It must not begin a new epoch, because later publications may have displaced the known one.
         let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));
         assert_eq!(checks_of(&orders), [false]);
     }
@@ -96,7 +96,8 @@ fn a_channel_without_a_feed_is_compared_later() {
     assert_eq!((ticks, checks_of(&orders)), (2, vec![true]));
 }
 
-/// A comparison that was ordered before the connection was lost again precedes the publications on the next one.
+/// If the connection is lost again before a comparison is answered, the comparison is repeated on the next connection,
+/// before the publications are sent.
 #[test]
 fn a_comparison_that_got_no_answer_comes_first_again() {
     let mut bench = bench();
@@ -114,8 +115,9 @@ fn a_comparison_that_got_no_answer_comes_first_again() {
     }
 }
 
-/// Both connections were lost, but the store is the same. The comparison only looks for missed items, whatever comes
-/// back first: other nodes may have displaced the known publication.
+/// Both connections were lost, but the store is the same. The comparison only looks for missed items, whichever
+/// connection returns first. It must not begin a new epoch, because other nodes may have displaced the known
+/// publication.
 #[test]
 fn a_cut_network_begins_no_epoch() {
     for feed_is_first in [false, true] {
@@ -135,8 +137,8 @@ fn a_cut_network_begins_no_epoch() {
     }
 }
 
-/// A comparison that got no answer is replaced by one with the publication that is known now; by an ordinary one if the
-/// store is the same.
+/// A verification that got no answer is replaced on the next connection by a comparison that names the publication
+/// known by then. If the store is the same, the new comparison is an ordinary one.
 #[test]
 fn a_repeated_comparison_names_the_latest_publication() {
     for store in [StoreState::Same, StoreState::Restarted] {
@@ -159,8 +161,9 @@ fn a_repeated_comparison_names_the_latest_publication() {
     }
 }
 
-/// The answer to an ordinary comparison is older than an item that has overtaken it. The store is not behind, so nothing
-/// is verified: later publications may already have displaced that item.
+/// An item has overtaken the answer to an ordinary comparison. Although the answer has a lower offset than the item,
+/// the store has lost nothing, so the channel is not verified: later publications may already have displaced the item,
+/// and a verification would then begin a new epoch.
 #[test]
 fn an_overtaken_answer_verifies_nothing() {
     let mut bench = bench();
@@ -193,7 +196,7 @@ fn a_second_cut_verifies_only_what_was_open() {
     }
 }
 
-/// A comparison that was given up without a connection is repeated on the next one.
+/// A comparison that was abandoned for lack of a connection is repeated on the next connection.
 #[test]
 fn a_comparison_that_was_given_up_is_repeated() {
     let mut bench = bench();

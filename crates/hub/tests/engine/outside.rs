@@ -243,11 +243,11 @@ fn only_an_empty_channel_is_reported_as_empty() {
     }
 }
 
-/// The first subscriber of a channel returns with a position. What it has missed is read together with the position at
-/// which the feed begins.
+/// The first subscriber of a channel returns with a position. The publications that the subscriber has missed are read
+/// together with the position at which the feed begins.
 #[test]
 fn the_first_subscriber_is_recovered_with_the_position() {
-    // An item that arrives before the position is held, and delivered after the recovered publications.
+    // An item that arrives before the position is known is held, and delivered after the recovered publications.
     for is_later_item in [false, true] {
         let mut bench = begun_since(at(1, 1));
         let data = publish(&mut bench, "a", at(1, 5));
@@ -325,8 +325,8 @@ fn first_answer(check: &Check, entries: Vec<(u64, Bytes)>) -> Event {
     }
 }
 
-/// The subscriber for which publications were read has left. The result serves neither a later gap nor a later
-/// subscriber, for whom it may be out of date.
+/// The subscriber for which publications were read has left. The result is used neither for a later gap nor for a later
+/// subscriber, because it may be out of date.
 #[test]
 fn a_first_read_is_dropped_with_its_subscriber() {
     let mut bench = begun_since(at(1, 1));
@@ -359,8 +359,8 @@ fn a_first_read_is_dropped_with_its_subscriber() {
     assert!(read_of(&orders).is_some_and(|read| read.since == Some(5)));
 }
 
-/// A channel was unfollowed and followed again. The answer to the first subscription's comparison does not count as the
-/// read of the second subscription's first subscriber, who has missed more.
+/// A channel was unfollowed and followed again. The publications that were read for the first subscriber are not used
+/// for the subscriber that came after it, which has missed more.
 #[test]
 fn the_first_read_of_an_earlier_subscription_does_not_count() {
     let mut bench = begun_since(at(1, 3));

@@ -22,7 +22,7 @@ fn begun() -> Bench<RemoteEngine> {
     begun_with(&SubscribeOptions::default())
 }
 
-/// Does the same as [`begun`] with a subscriber that returns with a position.
+/// Returns the same as [`begun`], but the subscriber returns with a position.
 pub(crate) fn begun_since(position: Position) -> Bench<RemoteEngine> {
     begun_with(&SubscribeOptions {
         since: Some([position.into()].into()),
@@ -108,8 +108,8 @@ fn an_item_that_a_restart_has_lost_is_fetched() {
     let seen = check.seen.map(|(seen, _)| seen);
     assert_eq!((check.is_verifying, seen), (true, Some(at(1, 3))));
     let orders = tell(&mut bench, found(check.ticket, at(1, 3), 9, None));
-    // The first comparison was with the confirmed position; the store has nothing after it. The
-    // second comparison is with the feed's position; the store has the item after it.
+    // The first comparison named the confirmed position, after which the store has nothing. The second comparison
+    // names the position of the feed, after which the store has the item.
     let check = check_of(&orders);
     let seen = check.seen.map(|(seen, _)| seen);
     assert_eq!((check.is_verifying, seen), (false, Some(at(1, 0))));
@@ -121,8 +121,8 @@ fn an_item_that_a_restart_has_lost_is_fetched() {
     assert!(bench.outlet.lost.is_empty());
 }
 
-/// The feed was interrupted while its position was being checked, so the position is checked again. A publication that
-/// was stored between the two checks is fetched.
+/// The feed was interrupted while the position of the channel was requested, so the position is requested again. A
+/// publication that was stored between the two requests is fetched.
 #[test]
 fn an_item_between_two_looks_is_fetched() {
     let mut bench = begun();
@@ -344,9 +344,9 @@ fn a_repetition_differs_from_its_lost_first_attempt() {
     }
 }
 
-/// If an earlier attempt at a publication stored it, this node does not know the id that the store has for it. After a
-/// restart, the store is then asked about the preceding publication, whose id is known. If the last attempt stored the
-/// publication, the store is asked about the id of that attempt.
+/// If an earlier attempt to publish has stored the publication, this node does not know the id of that attempt. A
+/// restarted store is then compared with the preceding publication, whose id is known. If the latest attempt has stored
+/// the publication, the comparison names the id of that attempt.
 #[test]
 fn the_store_is_compared_with_a_publication_of_known_id() {
     for (nodes, offset) in [(None, 3), (Some(1), 5)] {
@@ -441,7 +441,8 @@ fn a_read_before_the_comparison_closes_no_gap() {
     );
 }
 
-/// A read has closed a gap. The store is then compared with the last publication of the read, which subscribers have.
+/// A read has closed a gap. After a restart, the store is compared with the last publication of that read, because
+/// subscribers have received it.
 #[test]
 fn a_read_publication_is_compared() {
     let mut bench = bench();
@@ -474,8 +475,8 @@ fn a_read_publication_is_compared() {
     );
 }
 
-/// A replaced server of the store sends items of an epoch that is neither the current nor the previous one. They are
-/// ignored.
+/// A replaced server of the store sends items of an epoch that is neither the current nor the previous one. Such items
+/// are ignored.
 #[test]
 fn an_item_of_an_old_epoch_does_not_bring_it_back() {
     let mut bench = bench();

@@ -303,7 +303,8 @@ impl Unruly {
         }
     }
 
-    /// Returns the offset up to which the history of a channel is read.
+    /// Returns the offset up to which the history of a channel is read: for a followed channel, that of the item
+    /// delivered last.
     fn read_up_to(&self, slot: u32) -> u64 {
         let channel = &self.channels[slot as usize];
         match self.followed.contains(&channel.name) {

@@ -51,8 +51,8 @@ const HISTORY: HistoryOptions = HistoryOptions {
     budget: Budget::COMMON,
 };
 
-/// During the interruption, a channel that this node does not know may have had a publication. If the channels have
-/// history, wildcard subscribers are told that they may have lost publications.
+/// During an interruption of the feed, a channel that this node does not know may have had a publication. If the
+/// channels have history, wildcard subscribers are notified that publications may be lost.
 #[test]
 fn an_interrupted_feed_is_a_loss_to_wildcard_subscribers() {
     for (history, lost) in [(Some(HISTORY), &[1][..]), (None, &[])] {

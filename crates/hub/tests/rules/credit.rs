@@ -116,7 +116,8 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     assert_eq!((counts.stalled, counts.pending), (2, 2));
     assert!(node.outlet.delivered.is_empty());
 
-    // The first publication needs credits of two lanes. Only one lane has a credit, which is reserved for it.
+    // The first publication needs credits of two lanes. Only one lane has a credit, which stays reserved for this
+    // publication.
     node.outlet.credits[usize::from(NEAR.0)] = 1;
     node.hub.sweep(0, &mut node.outlet);
     assert!(node.outlet.delivered.is_empty());

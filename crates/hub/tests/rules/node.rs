@@ -204,7 +204,7 @@ impl Node {
         self.hub.home_of(name(channel)) == HOME
     }
 
-    /// Returns names in a namespace, of channels that have this worker as their home.
+    /// Returns the names of channels in a namespace that have this worker as their home.
     pub(crate) fn names<const COUNT: usize>(&self, namespace: &str) -> [String; COUNT] {
         let all = (0..).map(|number| format!("{namespace}:{number}"));
         let mut own = all.filter(|channel| self.is_home_of(channel));

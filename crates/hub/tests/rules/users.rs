@@ -101,8 +101,8 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     let outcome = node
         .hub
         .send_user_command(from, &user, disconnect(), &mut node.outlet);
-    // The user has connections on three workers. Each of them must notify the homes on all four workers, because its
-    // sessions may have been subscribed to any channel.
+    // The user has connections on three workers. Each of these workers must notify the homes on all four workers,
+    // because its sessions may have been subscribed to any channel.
     let instructed = CommandDispatch {
         connections: 4,
         pending_acknowledgements: 3 * 4,

@@ -57,7 +57,7 @@ pub(crate) struct Life {
     ended: bool,
 }
 
-/// The history size of channels with a namespace. Personal channels store everything, all other channels nothing.
+/// The history sizes of channels with a namespace and of personal channels. All other channels store nothing.
 const CHAT_SIZE: usize = 6;
 const USERS_SIZE: usize = 100_000;
 
@@ -145,7 +145,7 @@ pub(crate) struct Wires {
     /// The subscriptions, by the ticket of their request.
     pub(crate) lives: BTreeMap<Ticket, Life>,
     pub(crate) current: BTreeMap<Member, Ticket>,
-    /// The worker that published each number. The numbers of one worker increase.
+    /// The worker that sent each publication, by the publication's number. The numbers of one worker increase.
     pub(crate) sources: BTreeMap<u64, WorkerId>,
     /// The publications without a reply: channel, number, and whether the home has accepted the publication.
     pub(crate) published: BTreeMap<Ticket, (String, u64, bool)>,
@@ -285,7 +285,7 @@ impl World {
 
     /// Delivers all messages in flight and all queued publications. Fails if this does not end.
     pub(crate) fn settle(&mut self, random: &mut fastrand::Rng) {
-        // Each round makes progress, and no case can need this many rounds.
+        // Each round makes progress, and no case needs as many rounds as this.
         for _ in 0..200_000 {
             let mut is_quiet = true;
             for from in self.workers() {
@@ -513,7 +513,7 @@ impl World {
         }
     }
 
-    /// Returns an offset that a subscriber may send as known: a published one, or one beyond the last.
+    /// Returns an offset with which a subscriber may return: that of a publication, or one beyond the last.
     fn any_offset(&self, channel: &str, random: &mut fastrand::Rng) -> Option<u64> {
         let is_known = self.wires.epochs.contains_key(channel);
         let count = self.wires.orders.get(channel).map_or(0, Vec::len) as u64;

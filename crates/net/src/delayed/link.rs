@@ -9,7 +9,7 @@ use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, ListenerId, RECEIVE_AFTER_PAUSE_MAX,
 };
 
-/// Maximum number of bytes held for the caller. Above it, the inner driver is paused.
+/// The inner driver is paused while at least this many received bytes wait for delivery to the caller.
 const HELD_BYTES_MAX: usize = RECEIVE_AFTER_PAUSE_MAX;
 
 /// An event of the inner driver that was not delivered to the caller yet.
@@ -58,7 +58,7 @@ pub(super) struct DelayedLink {
     pub(super) shutdown: bool,
     shutdown_sent: bool,
     /// Whether more than the low-water mark was queued, so that `Drained` must be reported when the
-    /// queue falls to it.
+    /// queue falls to the mark.
     pub(super) is_above_low_water: bool,
     /// Number of unsent bytes as last reported to the caller, by a send or by an event.
     unsent_reported: usize,
@@ -250,7 +250,7 @@ impl DelayedLink {
         let below = self.below?;
         let front = self.sends.0.front()?;
         // `unsent` includes the bytes of later buffers, so this buffer may be returned later than
-        // possible. That does no harm in this driver.
+        // necessary. That does no harm in this driver.
         if !self.live || front.sent < front.buffer.len() || driver.unsent(below) > 0 {
             return None;
         }

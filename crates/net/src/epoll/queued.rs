@@ -1,4 +1,5 @@
-//! Sends from a queue what a socket has not accepted at once, or what is sent together with more.
+//! Send queues. They contain bytes that the socket did not accept immediately, and bytes that are
+//! held back because of `more`.
 
 use std::io::IoSlice;
 
@@ -152,8 +153,8 @@ impl Epoll {
         let mut interest = transport.interest;
         match &transport.queue {
             Some(queue) if !queue.is_empty() => {
-                // The transport waits for room only if an attempt to send was made. None is made
-                // while the queue is held back or the transport is connecting.
+                // The transport waits for room in the socket only after an attempt to send. No
+                // attempt is made while the queue is held back or the transport is connecting.
                 if !queue.held && transport.state == TransportState::Open {
                     interest |= OUTPUT;
                 }

@@ -1,8 +1,9 @@
 //! The io_uring calls: a ring, the buffers into which it receives, and its sends.
 //!
-//! The [`Ring`] owns all memory whose address the kernel knows, so that it does not move. None of
-//! it is handed out before the kernel has returned it. Sends use `MSG_DONTWAIT`, so they are
-//! complete when the call that submits them returns, and none is in flight while other code runs.
+//! The [`Ring`] owns all memory whose address the kernel knows, so that the memory does not move. A
+//! part of the memory is handed out only after the kernel has finished with that part. Sends use
+//! `MSG_DONTWAIT`, so they are complete when the call that submits them returns, and none is in
+//! flight while other code runs.
 //! The operations that stay in flight are receives and polls. They access no memory of this process
 //! except the buffers.
 
@@ -192,7 +193,7 @@ impl Ring {
         self.slices.clear();
     }
 
-    /// Polls once: reports that connections are waiting or that the listener is broken.
+    /// Starts a poll that completes once, when connections are waiting or the listener is broken.
     pub(crate) fn poll_acceptable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(&entry.user_data(tag(OperationKind::Accept, index)));
@@ -205,21 +206,21 @@ impl Ring {
         self.push(&entry.user_data(tag(OperationKind::Receive, index)));
     }
 
-    /// Polls once: reports that the socket is readable, has ended or is broken. Unlike
-    /// [`receive`](Self::receive), it needs no buffer.
+    /// Starts a poll that completes once, when the socket is readable, has ended or is broken. Unlike
+    /// [`receive`](Self::receive), the poll needs no buffer.
     pub(crate) fn poll_readable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(&entry.user_data(tag(OperationKind::Readable, index)));
     }
 
-    /// Polls once: reports that the socket is writable or broken.
+    /// Starts a poll that completes once, when the socket is writable or broken.
     pub(crate) fn poll_writable(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLOUT as u32).build();
         self.push(&entry.user_data(tag(OperationKind::Writable, index)));
     }
 
-    /// Polls for errors of the socket and the end of either direction. The kernel reports these for
-    /// any poll.
+    /// Polls for errors of the socket and the end of either direction. The kernel reports these even
+    /// though the poll requests no events.
     pub(crate) fn poll_changes(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), 0)
             .multi(true)
@@ -260,8 +261,8 @@ impl Ring {
         }
         let entry = match queue.slices().next() {
             Some(first) if pieces == 1 || is_full(self) => {
-                // The lists are still full, so only the first slice is sent. The rest follows as
-                // after any short send.
+                // A single slice needs no list. If the lists are still full, only the first slice is
+                // sent, and the rest follows as after any short send.
                 let length = u32::try_from(first.len()).unwrap_or(u32::MAX);
                 opcode::Send::new(fd, first.as_ptr(), length)
                     .flags(FLAGS)

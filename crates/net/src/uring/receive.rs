@@ -17,12 +17,12 @@ use crate::sys::uring::FilledBuffer;
 use crate::transport::TransportState;
 use crate::{ConnectionId, DriverEvent, ListenerId};
 
-/// If more unsent bytes than this are queued, sends do not wait for the end of the turn. More bytes
-/// would not fit into the core's cache.
+/// If more unsent bytes than this are queued, sends are submitted during the turn instead of at the
+/// beginning of the next one. More bytes would not fit into the core's cache.
 const UNSENT_MAX: usize = 128 * 1024;
 /// A transport's next receive uses the ring's buffers if its last receiving call returned at most
-/// this many bytes. This is a quarter of a buffer, so all buffers together can hold the input of 32
-/// such transports.
+/// this many bytes. With the default options, this is a quarter of a buffer, so all buffers together
+/// can hold the input of 32 such transports.
 const QUIET_BYTES_MAX: usize = 16 * 1024;
 
 /// An entry of the queue of ready sockets.
@@ -117,8 +117,8 @@ impl Uring {
         }
     }
 
-    /// Handles the end of the operation that reports a transport's bytes: queues the transport, so
-    /// that its socket is checked when it is served.
+    /// Called when the receive or poll that reports a transport's bytes has ended. Queues the
+    /// transport, so that its socket is checked when it is served.
     pub(super) fn disarmed(&mut self, index: u32) {
         match self.at(index) {
             Some((id, transport)) if transport.paused => self.watch_changes(id),
@@ -172,7 +172,7 @@ impl Uring {
 
     /// Serves the listeners and transports that are ready now, up to the limit of a turn. Those
     /// that become ready meanwhile are served later. Each is therefore served once before any is
-    /// served twice, and one of `n` ready ones is served within `n / receives_max` turns.
+    /// served twice, so each of `n` ready sockets is served within `n / receives_max + 1` turns.
     pub(super) fn serve(
         &mut self,
         sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),

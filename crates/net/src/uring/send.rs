@@ -1,4 +1,4 @@
-//! Sends are collected during a turn and submitted at its end.
+//! Collects the sends of a turn and submits them together at the beginning of the next turn.
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -40,7 +40,7 @@ impl Uring {
         None
     }
 
-    /// Marks a transport's queue for submission at the turn's end.
+    /// Marks a transport's queue for the next submission of sends.
     #[inline]
     fn want_to_send(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
@@ -52,7 +52,7 @@ impl Uring {
         }
     }
 
-    /// Submits the sends of the turn.
+    /// Submits the sends collected since the last submission.
     pub(super) fn submit_sends(&mut self) -> io::Result<()> {
         self.unsent_bytes = 0;
         let mut unsent = mem::take(&mut self.unsent);

@@ -34,7 +34,7 @@ pub enum Logged {
     Woken,
 }
 
-/// The events observed on one connection.
+/// The state of one connection, derived from its events and the calls of the test.
 #[derive(Default)]
 struct Life {
     ended: bool,
@@ -158,8 +158,8 @@ impl Log {
         self.events.push(logged);
     }
 
-    /// Returns the record of a connection. It must exist, because an event of the connection has
-    /// arrived.
+    /// Returns the state of a connection of which an event has arrived. Asserts that the connection
+    /// exists and that the test has not closed it.
     fn life(&mut self, id: ConnectionId) -> &mut Life {
         let life = self
             .lives

@@ -434,8 +434,8 @@ fn a_wake_is_never_lost<D: Driver>(make: fn(Options) -> D) {
     }
 }
 
-/// Asserts that a turn that delivers an event does not wait afterwards, because replies to the
-/// event are sent only at the end of the turn.
+/// Asserts that a turn does not wait after it has delivered an event. On io_uring, replies to the
+/// event are sent only when the next turn begins.
 fn no_turn_waits_after_delivering_an_event<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), |driver: &mut D, _, event| {
         if let DriverEvent::Received { id, .. } = event {

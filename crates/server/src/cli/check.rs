@@ -101,7 +101,8 @@ fn print_json(file: &Path, found: &CheckResult) -> Result<(), CommandFailure> {
     }
 }
 
-/// Returns the error of a script with its position, if it has one: `app "chat": app.lua:3: …`.
+/// Returns a script's error as a JSON problem. If the error contains a position, as in `app "chat": app.lua:3: …`, the
+/// problem has the script's path and line.
 fn script_problem(file: &Path, why: &str) -> Value {
     let folder = file.parent().unwrap_or(Path::new(""));
     let place = why.split(": ").find_map(|part| {

@@ -25,7 +25,8 @@ pub(super) struct ControlArgs {
     pub(super) control: Option<PathBuf>,
 }
 
-/// Maximum wait for a response. Only a reload takes long, because it compiles and checks.
+/// Maximum wait for a response. Most responses arrive at once. A reload takes longer because it compiles scripts and
+/// checks the configuration, and a restart or upgrade takes until the new server process is ready.
 const ANSWER_WAIT: Duration = Duration::from_secs(45);
 /// How long to wait for the supervisor to execute the new program; far more than it needs.
 const CHANGE_WAIT: Duration = Duration::from_secs(5);
@@ -34,14 +35,14 @@ const STOP_GRACE: Duration = Duration::from_secs(15);
 /// The interval between checks of whether the server has ended.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
-/// Locates the running server.
+/// The control socket of a running server, and the configuration file that names the socket.
 pub(super) struct ControlTarget {
     socket: PathBuf,
     file: PathBuf,
 }
 
-/// Returns the control socket: the given one, or that of the configuration, whose other settings
-/// may be invalid.
+/// Returns `given` as the control socket, or else the socket that the configuration names. The other settings of the
+/// configuration may be invalid.
 pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<ControlTarget, CommandFailure> {
     let socket = match given {
         Some(socket) => socket,
@@ -332,7 +333,8 @@ fn waits_for(status: &Value, wait: Duration) -> Option<String> {
     ))
 }
 
-/// Returns the process that owns the control socket.
+/// Returns the pid of the process that owns the control socket: the supervisor, or the server process if there is no
+/// supervisor.
 pub(super) fn pid_of(answer: &Value) -> Option<u64> {
     let status = answer.get("status").unwrap_or(answer);
     status["supervisor"]["pid"]

@@ -1,6 +1,6 @@
 //! `veche dump`: prints the rows of a table of the running server.
 //!
-//! The server process writes them to a socket whose other end is sent with the request ([`crate::dump`]).
+//! The request carries one end of a socket pair, to which the server process writes the rows ([`crate::dump`]).
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;

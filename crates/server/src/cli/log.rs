@@ -1,7 +1,7 @@
 //! `veche log`: prints decisions of the running server about a user or a channel as they happen.
 //!
-//! The server process writes the lines to a socket whose other end is sent with the request ([`crate::decisions`]). It
-//! stops writing when this command ends.
+//! The request carries one end of a socket pair, to which the server process writes the lines ([`crate::decisions`])
+//! until this command ends.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;

@@ -70,7 +70,7 @@ impl Entry {
         self.text.push_str(line);
     }
 
-    /// Returns whether the description lacks its end, so that the next line belongs to it.
+    /// Returns whether the description ends in the middle of a sentence, so that the next line belongs to it.
     fn is_unfinished(&self) -> bool {
         !self.text.is_empty() && !self.text.ends_with(['.', ':', ';', '!', '?'])
     }

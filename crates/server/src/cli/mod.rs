@@ -204,7 +204,8 @@ fn found_of(files: [&str; 2]) -> PathBuf {
 fn run(cli: Cli) -> Result<(), CommandFailure> {
     let file = match (cli.config, &cli.command) {
         (Some(file), _) => file,
-        // Development uses the files of the current folder.
+        // `veche dev` and `veche test` use the configuration in the current folder, never the one that a package has
+        // installed.
         (None, Command::Dev | Command::Test(_)) => FILES[0].into(),
         (None, _) => found_of(FILES),
     };

@@ -138,7 +138,7 @@ impl Template {
         }
     }
 
-    /// Returns a suggestion for the next step.
+    /// Returns a description of the most important files, and of how changes take effect.
     fn then(self) -> &'static str {
         match self {
             Self::Push | Self::Centrifuge => {

@@ -75,7 +75,7 @@ fn configure(users: &ScriptUsers) -> Result<Config, CommandFailure> {
         .map_err(|report| CommandFailure::new(Exit::Usage, report.to_string()))
 }
 
-/// The load run, in the form that scripts access.
+/// Gives scripts access to the load run.
 #[derive(Debug)]
 struct LoadUsers(Arc<ScriptRun>);
 

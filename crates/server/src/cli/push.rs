@@ -51,7 +51,7 @@ const WINDOW: usize = 256;
 const WAIT: Duration = Duration::from_secs(10);
 /// Maximum length in bytes of a message, and of a line of standard input.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
-/// The longest response in bytes.
+/// Maximum length of a response in bytes. A longer response is treated like a closed connection.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// Sends the pushes that `args` describe, and prints the result.
@@ -94,7 +94,7 @@ pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), CommandFailure> {
     }
 }
 
-/// Returns the address of the configured push listener for clients.
+/// Returns the address at which this machine reaches the first configured push listener without TLS.
 fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
     let config = config::load(file)?;
     let mut listeners = config.listeners.iter();

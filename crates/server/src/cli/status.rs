@@ -248,7 +248,7 @@ fn pools(report: &Value) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Adds an object's plain values as rows; nested objects are shown only by `--json`.
+/// Adds the numbers, strings and booleans of an object as rows. Nested objects are shown only by `--json`.
 fn counters(rows: &mut Vec<(String, String)>, object: &Map<String, Value>) {
     for (name, value) in object {
         if matches!(value, Value::Number(_) | Value::String(_) | Value::Bool(_)) {

@@ -43,7 +43,7 @@ pub(super) struct TestArgs {
     junit: Option<PathBuf>,
 }
 
-/// Runs the tests of a configuration's application.
+/// Runs the tests of the configured applications.
 pub(super) fn run(file: &Path, args: TestArgs) -> Result<(), CommandFailure> {
     let config = config::load(file)?;
     let plan = TestPlan {

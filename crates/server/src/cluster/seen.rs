@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use veche_nodes::node::{Disagreement, Node, NodeCounts, Peer};
 use veche_nodes::{Announcement, NodeId};
 
-/// A snapshot of a node's state.
+/// A snapshot of the cluster as this node sees it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// Whether this node reaches the other nodes and has received all their bans and user commands.

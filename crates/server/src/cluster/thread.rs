@@ -57,7 +57,11 @@ struct Thread {
     report: Arc<MetricsReport>,
 }
 
-/// The engine can't be reached. The text of the error is one line.
+/// Starts the node's thread, and waits until the node has received the bans and commands of its cluster.
+///
+/// # Errors
+/// The thread can't be started, or the engine can't be reached within [`START_WITHIN`]. The text of the error is one
+/// line.
 #[expect(
     clippy::too_many_arguments,
     reason = "this function is called only once, and its arguments are the parts of the process"
@@ -281,7 +285,8 @@ impl Thread {
                 let home = Some(relay.to.worker).filter(|worker| worker.0 < self.workers);
                 self.send_to_home(home, NodeMessage::Relay(relay));
             }
-            // Messages of applications stay on their node.
+            // Messages of applications stay on their node, and the `Node` itself handles the messages that concern the
+            // cluster.
             NodeMessage::App(_)
             | NodeMessage::Announce(_)
             | NodeMessage::Leave

@@ -1,4 +1,4 @@
-//! The rows, one per close or error code, of the documentation page about Centrifugo's protocol.
+//! The rows of the reference page of codes for Centrifugo's protocol, one for each close or error code.
 
 use veche_types::codes::{DisconnectCode, ErrorCode};
 

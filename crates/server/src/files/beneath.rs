@@ -10,8 +10,8 @@ use rustix::io::Errno;
 /// path.
 const TRIES_MAX: u32 = 8;
 
-/// NONBLOCK, since opening a FIFO would wait for its writer. NOCTTY, since a terminal must not become the process's
-/// controlling terminal.
+/// NONBLOCK is set because opening a FIFO would otherwise wait for its writer. NOCTTY is set because a terminal must
+/// not become the process's controlling terminal.
 const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
@@ -49,8 +49,8 @@ pub(super) fn open(
     walk(root, relative)
 }
 
-/// Opens component by component without following links. Allows only names that `openat2` allows,
-/// but not all of them.
+/// Opens component by component without following links, if `openat2` is not available. Every path that this function
+/// opens can also be opened by `openat2`, but not the other way round.
 pub(super) fn walk(root: OwnedFd, relative: &str) -> Result<OwnedFd, Errno> {
     let (folders, name) = relative.rsplit_once('/').unwrap_or(("", relative));
     let mut folder = root;

@@ -117,7 +117,8 @@ impl CachedFile {
 }
 
 impl FileCache {
-    /// Returns the result of a look-up less than `fresh_ms` ago: a file, or `Some(None)` if there is none.
+    /// Returns the cached result of a look-up that is less than `fresh_ms` old: a file, or `Some(None)` if the file
+    /// does not exist. Returns `None` if there is no such result.
     pub(super) fn fresh(
         &self,
         root: &Path,

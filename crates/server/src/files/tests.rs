@@ -226,7 +226,7 @@ fn variants_lie_beside_their_files() {
     for none in ["c.txt", "d.txt", "none", "../secret"] {
         assert!(variant(&mut files, &root, none, 0).is_none(), "{none}");
     }
-    // A request for the compressed file itself gets it with its own content type, and without an encoding.
+    // A request for the compressed file itself returns that file with its own content type, and without an encoding.
     let Ok(OpenResult::File(direct)) = files.open(&root, "a.txt.gz", 0) else {
         panic!("a file")
     };

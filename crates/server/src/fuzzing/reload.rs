@@ -38,7 +38,7 @@ const FILES_MAX: usize = 6;
 const MESSAGE: &[u8] = &[0x81, 0x85, 0, 0, 0, 0, b'h', b'e', b'l', b'l', b'o'];
 const ECHO: &[u8] = &[0x81, 5, b'h', b'e', b'l', b'l', b'o'];
 
-/// Runs one input; panics if it has found a fault.
+/// Runs one input; panics if a check fails.
 pub fn reload(data: &[u8]) {
     let started = good(CONFIG);
     let mut current = started.clone();

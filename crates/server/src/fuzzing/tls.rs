@@ -56,7 +56,7 @@ struct FuzzClient {
     is_lost: bool,
 }
 
-/// Runs one script; panics if it has found a fault.
+/// Runs one script; panics if a check fails.
 pub fn tls_server(data: &[u8]) {
     let trust = ClientTrust::new(&TrustSource::Insecure).expect("nothing is read");
     let mut stage = FuzzStage::new(&good(CONFIG));

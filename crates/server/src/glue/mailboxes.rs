@@ -21,7 +21,7 @@ pub(super) struct Mailboxes {
     taken: Vec<u32>,
 }
 
-/// Records that messages for a worker have left.
+/// Records that the worker under test has sent messages to the mailbox with this number.
 struct DepartureRecorder(OutputRecord, usize);
 
 impl Wake for DepartureRecorder {

@@ -18,14 +18,15 @@ use super::OutputRecord;
 /// A driver that wraps the simulated network.
 pub(super) struct RecordingDriver {
     network: Simulated,
-    /// A network that takes the place of `network` while the network's events are handled.
+    /// A placeholder that is swapped with `network` during a turn, because the turn and the handling of its events
+    /// can't both borrow `network`.
     spare: Option<Simulated>,
     record: OutputRecord,
     /// Open transports, and whether they are paused.
     open: BTreeMap<ConnectionId, bool>,
     /// The number of bytes that an outgoing transport accepts while its peer does not read.
     room_bytes: usize,
-    /// True when a turn starts, so that its wait time is recorded.
+    /// Set at the start of a turn, and cleared by the turn's first wait, so that only this wait is recorded.
     pub(super) is_turn: bool,
 }
 

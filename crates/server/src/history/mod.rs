@@ -21,7 +21,7 @@ use veche_hub::{ChannelName, Hub};
 pub(crate) use records::batch_of;
 pub(crate) use records::records_of;
 
-/// How long to wait for another process that holds the folder and is about to end. A process whose supervisor was
+/// How long to wait for another process that has locked the folder and is about to end. A process whose supervisor was
 /// killed drains for two seconds, and then gives its clients two more seconds to answer close frames. A process that
 /// has ended may have left a duplicate of its lock in a child that was just being started.
 const LOCK_WAIT: Duration = Duration::from_secs(8);
@@ -45,10 +45,11 @@ pub(crate) struct HistoryArchive {
 }
 
 impl HistoryArchive {
-    /// Opens the configured folder and loads each hub's channels. All hubs must have their namespaces and the time.
+    /// Opens the configured folder and loads the channels of each hub. The namespaces and the time of all hubs must
+    /// have been set before.
     ///
     /// # Errors
-    /// The server can't start; the error is one line.
+    /// The archive can't be opened, so the server must not start. The text of the error is one line.
     pub(crate) fn begin(
         store: Option<&HistoryStore>,
         boot: Option<String>,
@@ -121,7 +122,8 @@ impl HistoryArchive {
         Some(now() + LOOK_EVERY)
     }
 
-    /// Writes pending records and closes the archive. Failures concern only unacknowledged data.
+    /// Writes pending records and closes the archive. A failure is only logged, since it can lose only data that was
+    /// never acknowledged.
     pub(crate) fn close(&self) {
         self.is_closing.store(true, Relaxed);
         let Some(archive) = self.archive.lock().take() else {

@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use veche_acme::{CertificateManager, CertificateStatus};
 
-/// Name, help, and value for a certificate.
+/// The name, the help text and the source of a gauge.
 type Gauge = (&'static str, &'static str, fn(&CertificateStatus) -> i64);
 
 /// Collects the values at each scrape.

@@ -21,7 +21,7 @@ impl fmt::Debug for PoolCollector {
     }
 }
 
-/// Name, help, accessor.
+/// The name, the help text and the source of a metric.
 type Gauge = (&'static str, &'static str, fn(&PoolFigures) -> u64);
 type Seconds = (&'static str, &'static str, fn(&PoolFigures) -> f64);
 

@@ -1,4 +1,4 @@
-//! The applications' own metrics.
+//! The metrics that applications define in their scripts.
 
 use std::fmt;
 use std::sync::Arc;

@@ -60,7 +60,7 @@ impl Collector for TableCollector {
     }
 }
 
-/// Returns the figures of every table that need no scan of its rows, ordered by name.
+/// Returns the figures of every table, ordered by name. Figures that require a scan of the rows are left out.
 pub(super) fn figures(store: &Store) -> Value {
     store.tables().iter().map(|table| brief(table)).collect()
 }

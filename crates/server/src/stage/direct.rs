@@ -1,8 +1,8 @@
 //! A driver that delivers queued input and accepts output at almost no cost, so that only the worker's instructions are
 //! counted.
 //!
-//! A turn has one event: the oldest connection not yet accepted, else the oldest message. Timers never fire, and the
-//! clock stands still.
+//! A turn reports all closed connections, and then at most one event: the oldest connection not yet accepted, or else
+//! the oldest message. Timers never fire, and the clock stands still.
 
 use std::collections::VecDeque;
 use std::io;

@@ -14,9 +14,9 @@ const QUIET_TURNS: u32 = 4;
 pub struct WorkerRig(FuzzStage<DirectDriver>);
 
 impl WorkerRig {
-    /// Starts a worker. The configuration refers to files in a folder with a site (`site/index.html`), an echo
-    /// application (`app.lua`), one that publishes messages in the channel `news` (`publish.lua`), and a certificate
-    /// (`own.pem`, `own.key`).
+    /// Starts a worker. The configuration may refer to these files: a site (`site/index.html`), an echo application
+    /// (`app.lua`), an application that publishes messages in the channel `news` (`publish.lua`), and a certificate
+    /// with its key (`own.pem`, `own.key`).
     ///
     /// # Panics
     /// The configuration is not valid.

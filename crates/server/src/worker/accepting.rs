@@ -61,8 +61,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Counts a connection for its client and starts TLS if its listener has it. Returns `false` if it was rejected and
-    /// is being closed.
+    /// Counts a connection towards the limit of its client's address, and starts TLS if the listener has it. Returns
+    /// `false` if the connection was rejected and is being closed.
     pub(super) fn admit<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -108,12 +108,12 @@ impl<A: WorkerApps> WorkerState<A> {
         may_stay
     }
 
-    /// Returns whether there is memory for a TLS handshake on a listener.
+    /// Returns whether there is memory for a TLS handshake on a listener. A shortage affects only public listeners.
     pub(super) fn has_memory_for(&self, listener: u16) -> bool {
         !self.worker.shared().is_short_of_memory || self.role(listener) != ListenerRole::Public
     }
 
-    /// Returns the deadline for the first byte of a request or line on a new connection.
+    /// Returns the deadline for the first byte of a request or line on a new connection, in monotonic milliseconds.
     fn begin_by_ms(&self, id: ConnectionId) -> u64 {
         let shared = self.worker.shared();
         let limit_ms = shared.now.mono_ms + shared.config.limits.handshake_timeout_ms;
@@ -131,8 +131,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Returns the reason for a timeout if a connection's PROXY header or TLS handshake has missed
-    /// its deadline; otherwise `None`.
+    /// If a connection's PROXY header or TLS handshake has missed its deadline, abandons and counts it, and returns the
+    /// reason. Otherwise returns `None`.
     pub(super) fn timeout_reason(&mut self, id: ConnectionId) -> Option<&'static str> {
         let now_ms = self.worker.shared().now.mono_ms;
         let transport = self.worker.transport_mut(id)?;

@@ -1,4 +1,4 @@
-//! Outgoing connections of applications: dialed here, with TLS if requested.
+//! Dials outgoing connections of applications, with TLS if requested.
 //!
 //! A dialed connection is treated like an accepted one: it has a slot and an outbox, and the same
 //! code handles its events.

@@ -12,7 +12,8 @@ use veche_net::{ConnectionId, Waker};
 
 use super::{WorkerApps, WorkerState};
 
-/// A worker's inbox of completions. The number of connections bounds it, since each has one pending request at a time.
+/// A worker's inbox of completions. Each connection has at most one pending request, so the number of connections
+/// bounds the inbox.
 #[derive(Debug)]
 pub(super) struct CompletionInbox {
     pending: Mutex<Vec<(ConnectionId, CompletionEvent)>>,
@@ -59,7 +60,7 @@ impl CompletionInbox {
         if !self.is_announced.load(Ordering::Relaxed) {
             return Vec::new();
         }
-        // The flag is cleared first, so that a completion that arrives later wakes the worker again.
+        // The flag is cleared before the completions are taken, so that a later completion wakes the worker again.
         self.is_announced.swap(false, Ordering::AcqRel);
         std::mem::take(&mut *self.pending.lock())
     }

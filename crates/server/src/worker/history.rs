@@ -43,8 +43,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Submits the turn's batch. If the archive is full, the batch is kept until the archive wakes
-    /// the worker; meanwhile further records are queued in the hub, as far as it has room.
+    /// Submits the turn's batch. If the archive is full, the batch is kept until the archive wakes the worker.
+    /// Meanwhile the hub queues further records up to its limit, and then refuses publications.
     pub(super) fn write_history(&mut self) {
         let Some(ledger) = &mut self.ledger else {
             return;

@@ -8,7 +8,7 @@ use veche_frontends::hooks::{HookDecision, HookRequest};
 use veche_webhooks::hooks::{HookClient, OnDecision};
 use veche_worker::AppHost;
 
-/// The applications of a worker, as seen by its driver.
+/// The applications of a worker, as the worker's loop uses them.
 pub(crate) trait WorkerApps: AppHost {
     /// Takes the applications' requests to dial or drop outgoing connections.
     fn take_asked(&mut self) -> Vec<DialAction>;

@@ -1,4 +1,4 @@
-//! The messages to a worker, from other workers and from the control thread; and the start of a drain.
+//! The messages to a worker, and the start of a drain.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use veche_worker::{AcceptPolicy, WorkerMessage};
 use super::{WorkerApps, WorkerState};
 use crate::tls_listeners::TlsAcceptors;
 
-/// A message to a worker: from another worker, whose applications send `M`, or from the control thread.
+/// A message to a worker from another worker, the control thread or the thread of a cluster's node. `M` is the type of
+/// messages between applications.
 pub(crate) enum WorkerMail<M = AppWorkerMessage> {
     /// A message of another worker.
     Worker(WorkerMessage<M>),

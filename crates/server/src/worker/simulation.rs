@@ -7,8 +7,8 @@ use super::clock::WallClock;
 use super::{WorkerApps, WorkerLoop};
 
 impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
-    /// Sets the wall time to `wall_ms`, disables memory checks, and maps the driver's listeners to the configured ones
-    /// in order.
+    /// Sets the wall time to `wall_ms`, and maps the driver's listeners to the configured ones in order. Periodic
+    /// maintenance is disabled, and certificates are read on the worker's thread.
     pub(crate) fn simulate(&mut self, wall_ms: u64) {
         let Self { driver, rest } = self;
         rest.clock = WallClock::fixed(driver.now_ms(), wall_ms);

@@ -22,7 +22,7 @@ use crate::tls_listeners::ListenerMode;
 /// Maximum capacity of the buffer for decrypted bytes that is kept for reuse. A larger buffer is freed.
 const KEPT_BYTES: usize = 256 << 10;
 
-/// The most handshake steps in a turn: about a millisecond of signing and key exchange.
+/// Maximum number of handshake steps in a turn. They take about a millisecond, for signing and key exchange.
 const HANDSHAKES_MAX: usize = 8;
 
 /// The first byte of a TLS handshake record (RFC 8446 section 5.1); SSL 2 is not supported.
@@ -39,7 +39,7 @@ const PLAIN_LINES: &[u8] = b"{\"error\":\"this port speaks TLS\"}\n";
 /// The TLS state of a connection.
 pub(super) struct TlsLayer {
     tls: TlsStream,
-    /// The deadline of a client's handshake.
+    /// The deadline of a client's handshake, in monotonic milliseconds.
     until_ms: u64,
     /// True until the handshake is complete or has failed.
     is_handshaking: bool,
@@ -49,7 +49,7 @@ pub(super) struct TlsLayer {
     waits_to_end: bool,
 }
 
-/// Handshakes that wait for their turn.
+/// Handshakes that are queued for a later turn of the worker.
 #[derive(Default)]
 pub(super) struct HandshakeQueue {
     ids: VecDeque<ConnectionId>,
@@ -104,7 +104,7 @@ impl TlsLayer {
         self.waits_to_end
     }
 
-    /// Ends the handshake, successful or not.
+    /// Abandons the handshake, so that its deadline no longer applies.
     pub(super) fn give_up(&mut self) {
         self.is_handshaking = false;
     }
@@ -252,7 +252,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
         let has_ended = tls_layer.tls.has_ended() && !self.worker.has_ended(id);
         let is_for_proof = tls_layer.tls.is_challenge();
-        // The connection serves only to prove control of the name (RFC 8737 section 3).
+        // A connection for a challenge serves only to prove control of the name (RFC 8737 section 3), so it is closed
+        // after the handshake.
         let is_seen = is_for_proof && !tls_layer.is_handshaking && !self.worker.has_ended(id);
         // The alert of a failed handshake has to arrive, so the transport is shut down gracefully.
         let failed_early = result.is_err() && std::mem::take(&mut tls_layer.is_handshaking);
@@ -285,7 +286,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Answers a client that does not use TLS, if its protocol is known.
+    /// Rejects a client that does not use TLS. The client gets a response if its first byte is that of a known
+    /// protocol.
     fn received_plain(&mut self, id: ConnectionId, bytes: &[u8]) {
         if let Some(transport) = self.worker.transport_mut(id) {
             transport.take();

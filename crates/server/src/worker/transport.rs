@@ -3,7 +3,8 @@
 use super::proxy_header::PendingProxyHeader;
 use super::tls::TlsLayer;
 
-/// The layer between a connection's socket and its own bytes; empty for a plain connection.
+/// The layer between a connection's socket and its application protocol; empty for a connection without PROXY header
+/// and TLS.
 #[derive(Default)]
 pub(super) struct ConnectionTransport {
     /// PROXY header and TLS share one pointer: a connection has at most one of them at a time,
@@ -63,13 +64,14 @@ impl ConnectionTransport {
         }
     }
 
-    /// Removes and returns the PROXY header or TLS layer. All further bytes belong to the connection itself.
+    /// Removes and returns the PROXY header or TLS layer. Without a layer, bytes are passed to the application protocol
+    /// unchanged.
     pub(super) fn take(&mut self) -> Self {
         std::mem::take(self)
     }
 
-    /// Returns the deadline of the layers that precede the connection's own bytes, in monotonic milliseconds;
-    /// `u64::MAX` if there is none.
+    /// Returns the deadline of the PROXY header or TLS handshake, in monotonic milliseconds; `u64::MAX` if neither is
+    /// pending.
     pub(super) fn opens_by_ms(&self) -> u64 {
         match self.layer() {
             Some(TransportLayer::ProxyHeader(pending)) => pending.until_ms(),

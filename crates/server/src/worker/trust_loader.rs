@@ -29,7 +29,7 @@ struct TrustRead {
     outgoing: Vec<OutgoingConnection>,
 }
 
-/// Wakes the worker when dropped: after the result is stored, and also if the read fails.
+/// Wakes the worker when dropped, which happens after the result was sent, or when the reading thread panics.
 struct WakeOnDrop(Waker);
 
 impl Drop for WakeOnDrop {
@@ -66,7 +66,7 @@ impl TrustLoader {
         let thread = thread::Builder::new().name("certificates".to_owned());
         let thread = thread.spawn(move || {
             let _wakes = WakeOnDrop(waker);
-            // The receiver is gone once the server has ended.
+            // Sending fails only if the server has ended, so the error is ignored.
             let _ = sender.send(read(&trusts, &wanted));
         });
         if let Err(error) = thread {

@@ -1,5 +1,6 @@
-//! Attacks with large responses that clients do not read: tests their cost in memory and worker time. Other attacks
-//! fill the memory up to `memory_limit`: the limit has to hold, and the memory is released afterwards.
+//! Attacks with large responses that clients do not read. Most tests measure the memory and the worker time that these
+//! responses cost. Another test fills the memory up to `memory_limit`: the limit has to hold, and the memory has to be
+//! released afterwards.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -88,7 +89,7 @@ fn message(socket: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// Attacks a channel with a long history, on each driver. `attempt` runs once the history is full.
+/// Runs an attack on each driver, after it has filled the history of the channel `long:1`.
 fn on_both(attempt: impl Fn(&Target<'_>) + Sync) {
     for io in back_ends() {
         let attack = Attack {

@@ -1,8 +1,8 @@
 //! The framework of all attacks: a server that is attacked, a second server that is not, and the requirements for the
 //! attacked server.
 //!
-//! The latency of an echo also depends on the machine. So the same clients use the second server at the same time: its
-//! latency is due to the machine alone. In addition, the busy worker of the attacked server competes for a core with
+//! The latency of an echo also depends on the machine. Equal clients therefore use the second server at the same time;
+//! its latency is due to the machine alone. In addition, the busy worker of the attacked server competes for a core with
 //! everything else on the machine. The kernel reports how long the worker was runnable, and how much of that time it
 //! ran; the measured times are scaled by that share. If the machine pauses nevertheless, the attack is retried.
 
@@ -249,7 +249,8 @@ impl Attack<'_> {
     }
 }
 
-/// Returns the share of its runnable time in which a thread ran, from two readings of its times.
+/// Returns the share of a thread's runnable time in which it had a core. Each reading contains how long the thread has
+/// run, and how long it was runnable without a core.
 pub(crate) fn share(before: Option<(u64, u64)>, after: Option<(u64, u64)>) -> f64 {
     let (Some(before), Some(after)) = (before, after) else {
         return 1.0;

@@ -55,8 +55,8 @@ impl Liar {
     }
 }
 
-/// Reads a request and sends one of the responses. Returns the connection if it has to stay open, which depends on the
-/// length of the response.
+/// Reads a request and sends a response. Closes the connection if the length of the response is odd. Otherwise returns
+/// the connection, which has to stay open.
 fn lie(mut socket: TcpStream, answer: &[u8]) -> Option<TcpStream> {
     let _ = socket.set_read_timeout(Some(Duration::from_millis(50)));
     let _ = socket.read(&mut [0; 4096]);

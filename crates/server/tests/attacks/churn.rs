@@ -90,7 +90,7 @@ fn words_for_the_log() {
     });
 }
 
-/// More clients than fit into the kernel's queue connect at once and send nothing, while bystanders are served.
+/// More clients than a worker accepts in one turn connect at once and send nothing, while bystanders are served.
 #[test]
 fn a_crowd_that_says_nothing() {
     let attack = Attack::default();

@@ -33,7 +33,7 @@ pub(crate) fn flood_of(message: &[u8]) -> Vec<u8> {
 
 struct Flooder {
     socket: TcpStream,
-    /// The bytes of the flood sent in this round.
+    /// The number of bytes of the flood that were sent in this round.
     sent: usize,
 }
 

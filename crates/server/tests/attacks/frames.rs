@@ -10,7 +10,7 @@ use crate::raw::{
 };
 use crate::support::Options;
 
-/// Asserts that the connection is closed with a code, unless it was reset before the rest of the attack arrived.
+/// Asserts that the server closes the connection with a code, unless its reset arrived before the Close frame was read.
 fn assert_closed_with(code: u16, socket: &mut TcpStream, target: &Target<'_>) {
     if let Some(got) = closed(socket) {
         assert_eq!(got, code);
@@ -238,7 +238,8 @@ fn bytes_of_others() {
             assert!(first == BINARY && received == message, "another's bytes");
             target.landed();
         }
-        // A Close frame holds up to 123 bytes of reason. The server returns exactly the bytes that were sent.
+        // A Close frame contains up to 123 bytes of reason. The server's Close frame repeats the code, with the whole
+        // reason or without a reason.
         let reason = [&1000_u16.to_be_bytes()[..], &b"r".repeat(rng.usize(..123))].concat();
         socket
             .write_all(&frame(CLOSE, &reason))

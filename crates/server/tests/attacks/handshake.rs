@@ -8,7 +8,7 @@ use crate::attack::Attack;
 use crate::raw::{UPGRADE, connect, handshake, status};
 use crate::support::Options;
 
-/// The longest allowed heads, which expose quadratic costs.
+/// Options with the largest configurable head size. Long heads expose quadratic costs.
 const LONG: Options<'_> = Options {
     limits: "header_bytes_max = \"63KiB\"\nheader_timeout = \"500ms\"\n\
              handshake_timeout = \"500ms\"",
@@ -26,7 +26,7 @@ const LONG: Options<'_> = Options {
 /// The length of the long part of a head. The size limit of heads leaves 1 KiB for the other parts.
 const LENGTH: usize = 62 << 10;
 
-/// Sends handshakes with this header; each gets one of these statuses.
+/// Sends handshakes with the given header. The response to each must have one of the given statuses.
 fn handshakes_with(path: &str, header: &str, statuses: &[u16]) {
     let attack = Attack {
         options: LONG,

@@ -65,7 +65,7 @@ fn slow_bodies() {
 
 /// A large file is requested ten times at once on each connection and not read. Other clients wait
 /// while the worker serves the first request of each connection. A debug build takes up to half a
-/// millisecond for one, so it gets fewer connections.
+/// millisecond for one request, so it gets fewer connections.
 #[test]
 fn unread_answers() {
     let page = "x".repeat(4 << 20);

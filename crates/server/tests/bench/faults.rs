@@ -1,5 +1,5 @@
-//! Tests servers that lose or duplicate messages: a run must fail, even if no promise mentions lost or duplicate
-//! messages.
+//! Tests runs against servers that lose or duplicate messages. Such a run must fail, even if no promise mentions lost
+//! or duplicate messages.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -24,8 +24,8 @@ fn the_highest_rate_is_found() {
     assert_eq!(outcome.code, Some(0), "{outcome:#?}");
     let rate = |path: &str| outcome.at(path).as_f64().expect("a rate");
     let (held, broken) = (rate("/search/rate"), rate("/search/broken_at"));
-    // The server's capacity is 1,000 per second. A short run can also pass at a somewhat higher
-    // rate, since a queue of 0.1 s at its end is not noticed.
+    // The server's capacity is 1,000 per second. A short run can also pass at a somewhat higher rate, since a backlog
+    // of 0.1 s at the end of the run is not noticed.
     assert!(held <= 1000.0 * 1.5 && broken > held, "{held} {broken}");
     assert!(broken <= held * 1.05 || held < 1000.0, "{held} {broken}");
     assert_eq!(rate("/settings/rate"), held);

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::Folder;
 
-/// The configuration of a site with PHP.
+/// A configuration of Centrifugo 5, from a site with PHP.
 const VERSION_5: &str = r#"{
   "token_hmac_secret_key": "0123456789abcdef0123456789abcdef",
   "token_audience": "site",

@@ -8,8 +8,8 @@ use rustix::process::geteuid;
 
 use super::{Folder, GOOD};
 
-/// Returns settings that name a user who owns nothing if the test runs as root; otherwise no settings, so that the
-/// test's own user is used.
+/// Returns settings with the ids of a user and a group without files if the test runs as root. Otherwise returns an
+/// empty string, so that the server runs as the test's own user.
 fn user() -> &'static str {
     match geteuid().is_root() {
         true => "user = \"65534\"\ngroup = \"65534\"\n",

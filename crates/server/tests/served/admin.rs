@@ -72,7 +72,7 @@ fn the_page_is_there_and_opens_by_its_own_key_only() {
         for path in ["/admin/", "/admin/app.js"] {
             assert_eq!(get(server.public, path).status, 404, "{path}");
         }
-        // On the public listener the path of the admin page belongs to the route of files.
+        // On the public listener, this path belongs to the route for static files, which accepts no POST.
         assert_eq!(post(server.public, "figures", KEY, "{}").status, 405);
     });
 }
@@ -175,7 +175,7 @@ fn the_log_and_the_configuration_are_shown_without_secrets() {
         line.as_str()
             .is_some_and(|line| line.contains("workers are up"))
     }));
-    // Guessed keys are logged as events, without the key.
+    // A call with a wrong key is logged, without the key.
     assert_eq!(
         post(server.internal, "log", "X-API-Key: a-guess\r\n", "").status,
         401

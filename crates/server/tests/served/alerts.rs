@@ -52,8 +52,8 @@ fn prometheus_finds_nothing_wrong_with_the_metrics() {
     );
 }
 
-/// Asserts the number of crash-loop alerts that fire after the last value of `restarts`: values of
-/// the restarts counter, seven seconds apart.
+/// Asserts how many crash-loop alerts fire after the last value of `restarts`, which are values of
+/// the restarts counter at intervals of seven seconds.
 #[track_caller]
 fn fires(server: &Server, restarts: &[u64], expected: u32) {
     let values: Vec<String> = restarts.iter().map(u64::to_string).collect();

@@ -116,7 +116,7 @@ fn few_descriptors_are_enough() {
             .map(|_| TcpStream::connect(server.public).expect("the kernel's queue takes it"))
             .collect();
         thread::sleep(Duration::from_millis(300));
-        // The simulated driver reports connections late, so some are rejected late.
+        // The driver `delayed` reports connections late, so the server rejects some of them late.
         if setup.io == "epoll" {
             assert!(server.connections() <= 160 - 64 + 2);
         }

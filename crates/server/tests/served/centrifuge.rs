@@ -311,7 +311,7 @@ fn a_restart_of_the_route_s_options_leaves_sessions_alone() {
     assert_eq!(reply["ping"], json!({}));
 }
 
-/// A streamed response, and its session id.
+/// A streamed response, and the reply to its connect command.
 struct Response {
     lines: BufReader<TcpStream>,
     reply: Value,

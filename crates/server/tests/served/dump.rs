@@ -24,7 +24,7 @@ local users = veche.table("users", {
 })
 local app = {}
 
--- A few at a time: a handler has milliseconds.
+-- Inserts a few rows per request, since a handler may use only some milliseconds of CPU time.
 function app.request(req)
   local from, to, mark = tonumber(req.query.from), tonumber(req.query.to), tonumber(req.query.mark)
   for id = from, to do

@@ -75,8 +75,8 @@ fn a_back_end_receives_joins_and_leaves() {
             let events = event_lines(&deliveries(&back_end));
             events.iter().filter(|one| *one == what).count()
         };
-        // There is no event yet, but a start is reported, because what the back end knows of a killed server is
-        // obsolete.
+        // The start is reported although there is no event yet: after a server was killed, the back end must discard
+        // what it knows of that server's users and channels.
         until("the start to be reported", || back_end.count() == 1);
         let first = &deliveries(&back_end)[0];
         assert_eq!(

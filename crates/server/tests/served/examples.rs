@@ -355,8 +355,8 @@ fn push_backends_of_the_shape_of_swoole() {
         for user in &mut users {
             user.say("tester01");
         }
-        // The server does not confirm a user's name, so an order may arrive before the name; the order is
-        // repeated until it arrives.
+        // The server does not confirm a user's name. An order that the server handles before the name is lost,
+        // so the order is repeated until the user receives it.
         for user in &mut users {
             until("the user is known", || {
                 anyone.say(ORDER);

@@ -27,7 +27,7 @@ fn applications() -> Vec<String> {
         .collect()
 }
 
-/// Paths in the applications' own routers, by the application's number.
+/// Paths that an application handles with its own router. Fields: the number of the application, the path.
 const ROUTED: &[(usize, &str)] = &[(5, "/users/*"), (5, "/files/*")];
 
 /// Starts a server that sends the same price repeatedly.

@@ -25,7 +25,7 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// A client's WebSocket and its received data of one channel.
+/// A client that follows one channel, with the position and the `recovered` flag of its subscription.
 pub(crate) struct Follower {
     pub(crate) socket: Socket,
     pub(crate) position: String,
@@ -180,8 +180,8 @@ fn nothing_is_lost_between_history_and_what_comes_live() {
                     let (mut expected, mut times) = (1, 0);
                     'all: loop {
                         let mut client = Follower::open(server, "ann", &channel, Some(&since));
-                        // More publications may have been made than one recovery sends. The history contains the
-                        // others.
+                        // The client may have missed more publications than one recovery sends. They are read from
+                        // the history instead.
                         if client.recovered == false {
                             expected = catch_up(server, &channel, &since, expected);
                             if expected == 0 {
@@ -214,7 +214,7 @@ fn nothing_is_lost_between_history_and_what_comes_live() {
     });
 }
 
-/// Reads the history after a position; returns the next expected number, or 0 after the last.
+/// Reads the history after a position. Returns the next expected number, or 0 if the final publication was read.
 fn catch_up(server: &Server, channel: &str, since: &str, mut expected: u32) -> u32 {
     let (epoch, offset) = since.split_once(':').expect("a position");
     let offset: u64 = offset.parse().expect("a number");

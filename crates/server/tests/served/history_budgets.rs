@@ -1,4 +1,4 @@
-//! Tests a client that publishes more than the history limit of all channels.
+//! Tests a client that publishes more bytes than the histories of all channels together may contain.
 
 use serde_json::{Value, json};
 
@@ -99,7 +99,7 @@ fn a_flood_evicts_only_its_own_namespace() {
     assert_eq!(left(), [20; 3]);
     let evicted = Metrics::scrape(server.internal).sum("veche_history_evicted_total", &[]);
     assert!(evicted > 500.0, "{evicted}");
-    // A restart preserves the shares of publishers.
+    // A restart preserves how many bytes of the history belong to each publisher.
     kill(&server);
     assert_eq!(left(), [20; 3]);
     let mut mallory = Client::connect(&server, "mallory");

@@ -186,7 +186,7 @@ fn damage_is_reported_and_does_not_prevent_the_start() {
     let restarted = publish(&server, "chat:1", &json!(2));
     assert_eq!(restarted["offset"], 1);
     assert_ne!(restarted["epoch"], first["epoch"]);
-    // One row with a recognisable text, of which one bit is changed on disk.
+    // Publishes a recognisable text, and changes one bit of it on disk.
     publish(&server, "chat:2", &json!("a text that stands out"));
     server.stop();
     let mut bytes = fs::read(&file).expect("read");
@@ -249,7 +249,7 @@ fn another_start_soon_has_the_folder_of_an_orphan() {
     drop(stays);
 }
 
-/// A folder restored from a backup lacks what clients have received since.
+/// A folder restored from a backup lacks the publications that clients have received since the backup.
 #[test]
 fn epochs_are_renewed_by_command_while_no_server_has_the_folder() {
     let options = Options {

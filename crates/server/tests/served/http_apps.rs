@@ -35,7 +35,7 @@ router:get("/web/parts", function(req)
   end
 end)
 
--- As much as the client takes; how much it was is known afterwards.
+-- Writes pieces as fast as the client reads them, and counts the written pieces.
 router:get("/web/much", function(req)
   local counter = veche.counter(req.query.name)
   return function(write)
@@ -304,7 +304,7 @@ fn files_lie_below_the_folder_that_the_configuration_names() {
         assert_eq!(ask("large.txt", "").body.len(), 500_000);
         assert_eq!(ask("nothing", "").status, 404);
         assert_eq!(ask("inside.txt", "").text(), "a note\n");
-        // Not served: files beside the script, the script itself, and paths that lead out of the folder.
+        // Files beside the script, the script itself, and paths that lead out of the folder are not served.
         for path in [
             "app.lua",
             "key.txt",
@@ -353,7 +353,7 @@ fn without_a_folder_there_are_no_files() {
                 .contains("veche.file: this app has no folder of files")
                 && server.log().contains("files = \"FOLDER\"")
         });
-        // A reload removes and restores the folder.
+        // A reload can remove the folder of files and configure another one.
         for (files, status) in [("", 500), ("files = \"web/public/deep\"\n", 200)] {
             let routes = ROUTES.replace("files = \"web/public\"\n", files);
             server.configure(&Options {

@@ -1,5 +1,5 @@
-//! `identity = "jwt"` on the real server: tokens in each place, forged ones, key rotation, and sessions that expire
-//! with their token.
+//! `identity = "jwt"` on the real server: tokens in each permitted part of a handshake, forged tokens, key rotation, and
+//! sessions that expire with their token.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -509,7 +509,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
             renewed.say(&token);
             assert_eq!(renewed.text(), why);
         }
-        // Without a refresh both connections are closed, each with the code of its protocol.
+        // Connections whose tokens are not renewed are closed.
         let mut pushed = open("/jwt", &brief("ann"));
         let mut ending = open("/lua/b", &brief("ann"));
         assert_eq!(ending.text(), "user ann");

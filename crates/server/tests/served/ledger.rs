@@ -57,7 +57,7 @@ fn balance(setup: Setup) {
             .map(|crowd| crowd.join().expect("no connection was refused"))
             .sum();
         assert!(comings > 20, "only {comings} came and went");
-        // Each source ends with a final message to every user, after all its other messages.
+        // After all back ends have ended, a final message is pushed to every user.
         let mut lines = Lines::connect(server.push);
         for user in 0..USERS {
             let answer =

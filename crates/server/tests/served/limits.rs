@@ -154,7 +154,8 @@ fn a_slow_reader_keeps_the_newest_publications() {
             numbers.len() as f64 + dropped("drop_oldest"),
             f64::from(count)
         );
-        // The last message of each of two channels arrives, in any order, since the channels' homes may be two workers.
+        // The last message of each of the two channels arrives. The channels may have different home workers, so the order
+        // is undefined.
         let (mut numbers, mut has_won) = (Vec::new(), false);
         while !has_won || numbers.last() != Some(&(count - 1)) {
             match latest.text().as_str() {

@@ -30,7 +30,7 @@ const APP: &str = r#"
 local veche = require "veche"
 local app = {}
 
--- A method and its object; or `publish`, the channel, data and options.
+-- Calls a method of `veche.api` with an object, or a function of `veche` with a channel, data and options.
 function app.request(req)
   local asked = req.json
   if asked.methods then

@@ -200,8 +200,8 @@ fn closing_connections_receive_no_pushes() {
             call(server.internal, "disconnect", &json!({"user": "u"})),
             json!({"result": {"disconnected": 1}})
         );
-        // The closing handshake is in progress: the client has not answered. If the session and the user's home are
-        // on different workers, the home is notified of the closing a little later.
+        // The closing handshake is in progress: the client has not answered. The home worker of the user may be another
+        // worker than that of the session. It is then notified of the closing a little later.
         until("a push without receivers", || {
             let answer = call(server.internal, "push", &json!({"user": "u", "data": 1}));
             answer == json!({"result": {"handed": 0, "note": "the user has no connection"}})

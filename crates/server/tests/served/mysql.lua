@@ -407,8 +407,8 @@ function t.who_is_cancelled_leaves_nothing()
   fresh("traces", "id int primary key")
   local one = veche.mysql.connect(veche.config.url .. "&pool=1")
   local id = one:value("select connection_id()")
-  -- Tasks are cancelled in four states: within a transaction, during a statement, between statements, and while they
-  -- wait for a connection.
+  -- Tasks are cancelled during a statement of a transaction, between two such statements, while they wait for a
+  -- connection, and during a statement without a transaction.
   for _, wait in ipairs {
     function(tx) tx:query("select sleep(20)") end,
     function() veche.sleep(20) end,

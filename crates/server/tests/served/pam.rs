@@ -324,7 +324,7 @@ fn rules_of_the_guide_refuse_wrong_passwords() {
     let folder = rules.0.display();
     let counted = rules.0.join("counted");
     let check = format!("pam_exec.so quiet expose_authtok /bin/sh {folder}/check.sh {folder}");
-    // Replaces the directory's PAM module by a module of the test.
+    // Replaces the PAM module of the directory service, which the guide names, by a module of the test.
     let with = |text: &str, module: &str| {
         let lines = text.lines().map(|line| match line.starts_with("auth") {
             true => line.replace("pam_sss.so", module),

@@ -244,7 +244,7 @@ fn a_process_that_ends_by_exit_gets_no_further_events() {
     }
 }
 
-/// Processes that take long to end are not replaced without limit.
+/// Processes that take long to end are replaced before they have ended, but only up to this limit.
 #[test]
 fn there_are_at_most_twice_as_many_processes_as_workers() {
     if !has_php() {

@@ -269,7 +269,7 @@ local veche = require("veche")
 local users = veche.table("users", { key = "id:u32", columns = { seen = "u32" } })
 return { request = function()
   users:insert({ id = 1, seen = 1 })
-  -- Long enough to be among what `status` lists as slow.
+  -- The request takes long enough for `status` to list it as slow.
   veche.sleep(0.15)
   return 200, {}, ""
 end }

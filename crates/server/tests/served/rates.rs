@@ -213,8 +213,8 @@ fn each_command_of_a_message_counts() {
             socket.say("{\"id\":1,\"connect\":{}}");
             assert!(socket.text().contains("\"connect\""));
             socket.say(&publications(1_000, &channel));
-            // Three more commands are within the rate. With `delay`, the server reads one beyond the rate before it
-            // pauses, and answers it.
+            // Three more commands are within the rate. With `delay`, the server reads and answers one command beyond the
+            // rate before it pauses.
             let in_time = if over == "delay" { 4 } else { 3 };
             let mut replies = 0;
             while replies < in_time {

@@ -64,7 +64,8 @@ fn a_redis_that_crashes_and_returns() {
     }
 }
 
-/// The read timeout is always shorter than the delay until the next attempt to reconnect.
+/// The script calls `receive` with a timeout that is shorter than the delays between attempts to reconnect. The
+/// subscription must be restored nevertheless.
 #[test]
 fn a_subscription_is_restored_with_any_read_timeout() {
     let mut backing = Backing::redis();

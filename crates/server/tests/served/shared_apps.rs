@@ -232,7 +232,7 @@ fn connections_are_reached_by_their_ids_from_every_worker() {
         let own = ids[0].clone();
         all[0].say(&format!("own {own}"));
         assert_eq!(all[0].text(), "true true");
-        // A closed connection accepts nothing, and neither does one that never existed.
+        // Sending to a closed connection, or to a connection that never existed, fails or has no effect.
         all[0].say(&format!("close {} bye", ids[7]));
         assert_eq!(all[7].closed(), 4001);
         for id in ["0.1000.5", "60000.0.0", &ids[7]] {

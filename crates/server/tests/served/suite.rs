@@ -8,7 +8,7 @@ use crate::support::{Server, Setup, get, now};
 /// Starts a server with the application `script` at `/suite`. The application's option `url` is the
 /// URL of the database for the tests.
 pub(crate) fn serve(setup: Setup, script: &str, url: &str) -> Server {
-    // A test build takes long for a large result.
+    // In a test build of the server, a large result takes more CPU time than the default budget.
     let routes = format!(
         "[[route]]\npath = \"/suite\"\nhandler = \"lua\"\nscript = \"app.lua\"\ncpu_budget = \"500ms\"\n\
          options = {{ url = \"{url}\" }}\n"

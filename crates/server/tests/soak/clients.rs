@@ -157,7 +157,7 @@ impl Load {
     }
 }
 
-/// Returns the next message for this client alone, skipping messages of the room.
+/// Returns the next message for this client alone, skipping the messages of the room and of timers.
 fn next_own(socket: &mut Socket) -> String {
     loop {
         let text = socket.text();

@@ -17,7 +17,7 @@ use crate::support::process::descriptors;
 use crate::support::{SOON, Socket, free_address, now, until};
 use crate::veche::{REQUEST, Veche};
 
-/// The lowest number of the stored descriptors; a shell moves them to consecutive numbers from 3.
+/// The lowest number for duplicates of the stored descriptors, which a shell then moves to consecutive numbers from 3.
 const FIRST_SOURCE: i32 = 200;
 
 /// A simulated service manager that implements only the descriptor store.

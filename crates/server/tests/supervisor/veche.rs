@@ -93,7 +93,7 @@ impl Veche {
         self.child = Some(command.spawn().expect("it starts"));
     }
 
-    /// Returns a command with this configuration; its standard error goes to the log.
+    /// Returns a command that starts the server with this configuration and appends its standard error to the log.
     pub(crate) fn command(&self) -> Command {
         let log = fs::File::options()
             .append(true)

@@ -82,7 +82,8 @@ impl Backing {
         backing
     }
 
-    /// Copies the system tables of MariaDB. The first test that uses a target folder creates them.
+    /// Copies MariaDB's system tables from a template in Cargo's target folder. Creates the template if it does not
+    /// exist.
     fn install(&self) {
         let template = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mariadb");
         let lock = fs::File::create(template.with_extension("lock")).expect("a lock file");

@@ -1,4 +1,4 @@
-//! A minimal parser of the metrics text format, strict about its guarantees.
+//! A minimal parser of the OpenMetrics text format, which panics if a text violates the format.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};

@@ -44,7 +44,8 @@ pub(crate) struct Setup {
     pub(crate) workers: usize,
 }
 
-/// All setups. The simulated asynchronous driver completes operations late and in parts, as its own seed determines.
+/// All setups. The driver `delayed` simulates asynchronous I/O: it completes operations late and in parts, as its seed
+/// determines.
 const SETUPS: [Setup; 6] = [
     Setup {
         io: "epoll",
@@ -142,7 +143,7 @@ pub(crate) fn until(what: &str, mut happens: impl FnMut() -> bool) {
     }
 }
 
-/// Returns the value below which this share of the samples lies.
+/// Sorts the samples, and returns the value below which the fraction `share` of them lies. `share` is from 0 to 1.
 pub(crate) fn percentile(samples: &mut [Duration], share: f64) -> Duration {
     samples.sort_unstable();
     samples[((samples.len() - 1) as f64 * share) as usize]

@@ -1,4 +1,4 @@
-//! Facts about a process from `/proc`.
+//! Reads facts about a process from `/proc`, and sends signals and limits to it.
 
 use std::fs;
 use std::path::Path;
@@ -102,7 +102,7 @@ pub(crate) fn limit_descriptors(raw: u32, soft: u64) {
         .expect("a child of ours");
 }
 
-/// Sets the soft limit of file sizes of a running process; `None`: no limit.
+/// Sets the soft limit of file sizes of a running process; `None` removes the limit.
 pub(crate) fn limit_files(raw: u32, soft: Option<u64>) {
     let limit = rustix::process::Rlimit {
         current: soft,

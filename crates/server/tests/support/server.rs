@@ -31,7 +31,7 @@ pub(crate) struct Options<'o> {
     pub(crate) routes: &'o str,
     /// The limit of file descriptors with which the server starts.
     pub(crate) descriptors: Option<u32>,
-    /// Shell commands that run before the server.
+    /// Shell commands that run before the server; ignored if `descriptors` is set.
     pub(crate) shell: &'o str,
     /// Additional lines of `[server]`.
     pub(crate) server: &'o str,
@@ -92,7 +92,8 @@ impl Server {
         Self::with(setup, &options)
     }
 
-    /// Starts a copy of a folder with its own configuration, in which only ports and workers are changed.
+    /// Starts a server in a copy of `folder`, with the configuration of that folder. Only addresses, workers and the
+    /// I/O driver are changed.
     pub(crate) fn copy_of(setup: Setup, folder: &Path) -> Self {
         Self::copy_with(setup, folder, &Options::default())
     }

@@ -202,7 +202,7 @@ impl Socket {
         }
     }
 
-    /// Returns the next text; if that is `skipped`, the one after it.
+    /// Returns the next text message; if its text is `skipped`, returns the following one.
     #[track_caller]
     pub(crate) fn text_after(&mut self, skipped: &str) -> String {
         let text = self.text();

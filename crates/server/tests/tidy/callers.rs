@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::imports::{Modules, crates, tokens};
 use super::{assert_none, files};
 
-/// The reason why only tests call these functions of the runtime contract.
+/// The reason why only tests call some functions of the serialised runtime contract.
 const SERIALISED: &str = "worker processes are to speak it; so far only its vectors do";
 
 /// Functions that only tests call, each with the reason why it is public.

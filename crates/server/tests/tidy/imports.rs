@@ -1,6 +1,6 @@
 //! Parses the imports of sources as the compiler does, except for macros and test-only code.
 //!
-//! An import counts for the file that defines the item, not for those that re-export it.
+//! An import counts for the file that defines the item, not for files that re-export it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -286,7 +286,8 @@ impl Modules {
         module
     }
 
-    /// Returns a path from the crate's root; `None` if it leads out of the crate.
+    /// Resolves `path`, as it is written in the module `place`, from the crate's root. Returns `None` if it leads out
+    /// of the crate.
     fn resolve_from_root(&self, place: &Path, path: &[String]) -> Option<Path> {
         let supers = path.iter().take_while(|name| *name == "super").count();
         let (base, rest) = match path[0].as_str() {
@@ -331,7 +332,7 @@ impl Modules {
         self.0.iter().map(of).collect()
     }
 
-    /// The modules that define the types of a module's `impl` blocks, without the module itself.
+    /// Returns the modules that define the types of a module's `impl` blocks, without the module itself.
     pub(super) fn owners<'m>(&'m self, place: &'m Path) -> impl Iterator<Item = &'m Path> {
         let module = &self.0[place];
         let names = module.implemented.iter();

@@ -184,7 +184,7 @@ fn comments_are_plain_english() {
     );
 }
 
-/// Returns the comment, if a line in JavaScript, PHP, Python, Lua, a shell or TOML has nothing else.
+/// Returns a line of a script or TOML file without its indentation if the line contains only a comment.
 fn script_comment(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let marks = ["//", "/*", "*", "#", "--"];

@@ -1,7 +1,7 @@
 //! Several commands in one call, executed in order with a combined response: a batch, or Centrifugo's legacy commands.
 //!
-//! Consecutive publications do not wait for each other, since their order is preserved anyway. Any other command begins
-//! when all earlier ones are answered, and later ones wait for its answer.
+//! Consecutive publications do not wait for each other, since their order is preserved anyway. Any other command starts
+//! only after all earlier commands are answered, and later commands wait for its answer.
 
 use std::collections::VecDeque;
 

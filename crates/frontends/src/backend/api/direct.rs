@@ -48,7 +48,7 @@ impl DirectCall {
         })
     }
 
-    /// Begins the call. `id` must differ from those of connections and of other calls in progress.
+    /// Begins the call. `id` must differ from the ids of connections and of other calls in progress.
     pub fn begin(
         &mut self,
         body: &[u8],

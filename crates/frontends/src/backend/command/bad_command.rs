@@ -91,8 +91,8 @@ pub(super) fn bad<T>(text: &str) -> Result<T, BadCommand> {
     Err(BadCommand::new(text))
 }
 
-/// Calls `attempt` with an object. For each error whose `unknown_field` returns the end of an unknown field's name,
-/// that field is removed from a copy of the object and `attempt` is called again; any other error is returned.
+/// Calls `attempt` with an object. If `unknown_field` returns an index for the error (the end of an unknown field's
+/// name), removes this field from a copy of the object and calls `attempt` again. Any other error is returned.
 pub(crate) fn retry_without_unknown_fields<T, E>(
     bytes: &[u8],
     mut attempt: impl FnMut(&[u8]) -> Result<T, E>,

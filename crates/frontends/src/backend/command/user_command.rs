@@ -34,7 +34,8 @@ struct Disconnect<'a> {
     client: Option<JsonText<'a>>,
     #[serde(borrow)]
     session: Option<JsonText<'a>>,
-    /// Ids of connections that stay open. The Go client gocent names this field and `disconnect` as in its Go struct.
+    /// Ids of connections that stay open. The aliases are for the Go client gocent, which sends this field and
+    /// `disconnect` under the names of its Go struct.
     #[serde(borrow, alias = "ClientWhitelist")]
     whitelist: Option<Vec<JsonText<'a>>>,
     #[serde(borrow, alias = "Disconnect")]

@@ -13,16 +13,15 @@ use crate::http::api_error::write_error;
 /// The error message for a publication to which the engine gave no answer.
 const UNANSWERED: &str = "internal server error: the publication may have been made or not; it can be repeated with its idempotency key";
 
-/// Added to [`Exchange::open`] until the user's home worker reports how many answers to a user
-/// command will follow. Answers that arrive earlier are subtracted from the sum, so that it
-/// can't reach 0 too early.
+/// Added to [`Exchange::open`] until the user's home worker reports how many answers to a user command will follow.
+/// Answers that arrive earlier are subtracted from `open`, and can't reduce it to 0 because this number is large.
 pub(super) const UNCOUNTED: u32 = 1 << 31;
 
 /// How the results of a publication are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerShape {
-    /// `{"receivers":N}`, the sum over all targets. For a single target also the position of the target, if the target
-    /// has history, and whether the publication was skipped.
+    /// `{"handed":N}`: the number of receiving connections, summed over all targets. For a single target, also its
+    /// position if it has history, and whether the publication was skipped.
     Sum,
     /// `{"responses":[…]}` with one result per target.
     Each,
@@ -42,8 +41,8 @@ pub(crate) struct Exchange {
 /// The kind of command and its results so far.
 #[derive(Debug)]
 pub(super) enum ExchangeState {
-    /// A publication. The fields are how the results are combined, the message to log if the publication reached no
-    /// connection, and the result of each target (`None` if unknown).
+    /// A publication. The fields are how the results are combined, the `note` for the answer if the publication reached
+    /// no connection, and the result of each target (`None` if unknown).
     Published(
         AnswerShape,
         Option<&'static str>,
@@ -117,8 +116,8 @@ impl Exchange {
         is_whole
     }
 
-    /// If some nodes did not answer, adds the number of nodes that answered and of all known nodes
-    /// to the result.
+    /// If some nodes did not answer, adds `"partial":"2 of 3"` to the result: the number of nodes that answered, and
+    /// the number of all known nodes.
     fn write_partial(&self, text: &mut String) {
         let Some((answered, known)) = self.partial else {
             return;
@@ -198,8 +197,8 @@ impl Exchange {
             ExchangeState::Written(result) => {
                 let _ = write!(text, "\"{key}\":{result}");
             }
-            // Complete lists of channels and connections are written element by element elsewhere.
-            // Here the list is missing because it has too many elements.
+            // `write_part` writes complete lists of channels and connections. If a list has too many elements, the
+            // answer is an error instead.
             ExchangeState::Channels(_) => {
                 let why = "too many channels: filter by a pattern";
                 write_error(text, ErrorCode::LimitExceeded, why);
@@ -208,7 +207,7 @@ impl Exchange {
                 let why = "too many connections: filter by user or client name";
                 write_error(text, ErrorCode::LimitExceeded, why);
             }
-            // An answer is written only when it is complete, so the results below are present.
+            // An answer is written only when it is complete; the status or the queried result has arrived by then.
             ExchangeState::UserStatus(Some(status), is_blocked) => {
                 write_status(text, key, *status, *is_blocked);
             }
@@ -265,7 +264,7 @@ fn separate(text: &mut String) {
     }
 }
 
-/// Writes `"result":{…}` or `"error":{…}`.
+/// Writes an answer that is not a list: `"result":{…}`, with `key` in place of `result`, or `"error":{…}`.
 fn write_query_answer(text: &mut String, key: &str, answer: &HubReply) {
     match answer {
         HubReply::HistoryRemoved(Ok(())) => {
@@ -295,7 +294,7 @@ fn write_query_answer(text: &mut String, key: &str, answer: &HubReply) {
             };
             write_error(text, code, &error.to_string());
         }
-        // `Exchange::write` writes the lists of histories and presences; the other replies never answer a query.
+        // `write_part` writes the lists of histories and presences. The other replies never answer a query.
         HubReply::History(Ok(_))
         | HubReply::Presence(Ok(_))
         | HubReply::Subscribed(_)

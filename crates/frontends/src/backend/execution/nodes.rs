@@ -1,5 +1,5 @@
-//! Commands and queries for all nodes of a cluster. They are sent through the cluster's message lane, and one answer
-//! combines those of all nodes.
+//! Commands and queries for all nodes of a cluster. They are sent through the lane to the other nodes, and a single
+//! answer combines the answers of all nodes.
 
 use std::sync::Arc;
 

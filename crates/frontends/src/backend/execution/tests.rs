@@ -45,8 +45,8 @@ fn results_of_publications_are_json_whatever_is_known() {
     }
 }
 
-/// The result for several targets contains the sum of their numbers of connections, unless one of
-/// the numbers is unknown.
+/// The result for several targets contains the total number of receiving connections. If the number of one target is
+/// unknown, the total is left out.
 #[test]
 fn the_result_for_several_targets_may_be_empty() {
     let known = PublishOutcome {

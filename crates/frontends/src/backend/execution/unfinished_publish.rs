@@ -1,5 +1,5 @@
-//! Publications to several targets, and those that wait for credit. Each is stored until all its targets are
-//! published to.
+//! Publications to several targets, and those that wait for credit. Each publication is stored until it was published
+//! to all of its targets.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::{Backend, CommandProgress, ticket};
 use crate::backend::command::PublishCommand;
 use crate::context::worker_context::Context;
 
-/// A publication, some of whose targets wait for credit. It is parsed and owned, so that a retry parses and copies
-/// nothing.
+/// A publication that still has to be published to some of its targets, because credit was used up. It is parsed and
+/// owned, so that a retry parses and copies nothing.
 #[derive(Debug)]
 pub(super) struct UnfinishedPublish {
     targets: Vec<Box<str>>,
@@ -44,7 +44,7 @@ impl Backend {
         }
     }
 
-    /// Stores a publication, to whose targets [`resume`](Self::resume) publishes.
+    /// Stores a publication; [`resume`](Self::resume) then publishes it to its targets.
     pub(super) fn begin(
         &mut self,
         targets: Vec<Box<str>>,

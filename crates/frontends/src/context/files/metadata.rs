@@ -58,9 +58,10 @@ impl FileMetadata {
         }
     }
 
-    /// Converts to the metadata of a variant in this coding: its media type is that of the unencoded file, its entity
-    /// tag is its own. Some tools (`brotli`) round the modification time that they copy to the variant to seconds;
-    /// two variants built within one second then have the same tag if their lengths are equal.
+    /// Converts the metadata to that of a variant in this coding. The media type remains that of the unencoded file;
+    /// the name of the coding is appended to the entity tag. Some tools (`brotli`) round the modification time that
+    /// they copy to the variant to seconds; two variants built within one second then have the same tag if their
+    /// lengths are equal.
     #[must_use]
     pub fn encoded(mut self, encoding: ContentCoding) -> Self {
         let tag = self.etag.trim_matches('"');

@@ -49,7 +49,7 @@ enum Segment {
 }
 
 impl Router {
-    /// Builds the router from `(index, route)`; [`find`](Self::find) returns the index.
+    /// Builds the router from pairs of an index and a route; [`find`](Self::find) returns the index.
     pub fn new<'r>(routes: impl IntoIterator<Item = (u16, &'r Route)>) -> Self {
         let mut router = Self::default();
         for (index, route) in routes {

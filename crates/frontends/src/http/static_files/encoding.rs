@@ -158,7 +158,7 @@ mod tests {
             (&["identity;q=0"], &[], false),
             (&["identity;q=0, gzip"], &[Gzip], false),
             (&["identity;q=0", "br;q=0.1"], &[Brotli], false),
-            // Weights of the wildcard. Browsers send the first row when they request parts of a video.
+            // Weights of the wildcard. Browsers send the header of the next row when they request parts of a video.
             (&["identity;q=1, *;q=0"], &[], true),
             (&["*"], &[Brotli, Gzip], true),
             (&["*;q=0"], &[], false),

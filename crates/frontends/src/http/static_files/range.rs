@@ -14,9 +14,9 @@ pub(super) enum RangeChoice {
     Unsatisfiable,
 }
 
-/// Selects the part of the file to send. The whole file is sent if the request has several ranges (which RFC 9110
-/// section 14.2 permits, and which makes overlapping ranges harmless), an invalid range, or a range of another version
-/// of the file.
+/// Selects the part of the file to send. The whole file is sent if the request has several ranges, an invalid range, or
+/// a range of another version of the file. RFC 9110 section 14.2 permits a server to ignore several ranges, so a
+/// request with many overlapping ranges does no harm.
 pub(super) fn choose(head: &Head<'_>, file: &FileMetadata) -> RangeChoice {
     let Some(range) = head.header("range").filter(|_| head.method == Method::Get) else {
         return RangeChoice::Whole;

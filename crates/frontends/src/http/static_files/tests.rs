@@ -117,7 +117,7 @@ fn get(method: &str, target: &str, headers: &str) -> (u16, String, String) {
     (status, head, body)
 }
 
-/// Returns the same as [`get`], with these variants offered, and in addition the number of variants looked up.
+/// Returns the result of [`get`] on a route that offers these variants, and the number of variants that were looked up.
 fn get_of(
     variants: &[ContentCoding],
     method: &str,

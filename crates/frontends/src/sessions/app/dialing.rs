@@ -72,7 +72,7 @@ impl DialingStage {
         input: &[u8],
         shared: &mut Context,
     ) -> StageStep<DialedSession> {
-        // The last three bytes searched before may be the beginning of the empty line.
+        // The last three bytes of the previous search may be part of the four that end the head.
         let from = self.scanned.saturating_sub(3);
         let has_end = memchr::memmem::find(&input[from..], b"\r\n\r\n").is_some();
         self.scanned = input.len();

@@ -35,9 +35,9 @@ const BACKEND_TICKET: Ticket = Ticket(u32::MAX);
 pub(crate) struct AppSession {
     app: AppId,
     state: State,
-    /// Whether this is the session of an outbound connection. Its input is processed even while its
-    /// output is unsent: if each end waited for the other to read, both would be stuck. Its output
-    /// is limited when an application sends.
+    /// Whether this is the session of an outbound connection. The input of such a session is processed
+    /// even while its output is unsent; otherwise both ends might wait for each other to read. Its
+    /// output is limited when an application sends.
     is_client: bool,
     /// The queued messages; `None` if the queue is empty.
     queued: Option<Box<QueuedMessages>>,
@@ -206,7 +206,7 @@ impl Session for AppSession {
             let progress = cx
                 .shared
                 .with_apps(|apps, shared| apps.message(app, id, kind, data, shared));
-            // `None` means that there are no applications, and then no session is opened.
+            // `None` would mean that the worker has no applications, but then it opens no such session.
             if let Some(progress) = progress {
                 self.state = progress.into();
             }

@@ -48,8 +48,8 @@ pub(super) fn subscribe_permission(
     }
 }
 
-/// Returns what a user's publication requires: nothing or a hook decision; `None` if the user may not publish. A
-/// subscription token makes no difference.
+/// Returns what a user's publication requires: nothing or a hook decision; `None` if the user may not publish. For a
+/// subscriber it makes no difference whether a token granted the subscription.
 pub(super) fn publish_permission(
     channel: ChannelName<'_>,
     user: &str,
@@ -75,7 +75,8 @@ pub(super) fn publish_permission(
     may.then_some(leave)
 }
 
-/// Returns whether a user may read a channel's history or presence, by the option `reading` of its namespace.
+/// Returns whether a user may read a channel's history or presence. `reading` is the namespace's option for the
+/// requested data.
 pub(super) fn may_read(
     channel: ChannelName<'_>,
     user: &str,
@@ -99,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Creates namespaces whose default options have these permissions.
+    /// Creates namespaces that all have these permissions.
     fn access(subscribe: SubscribeAccess, publish: PublishAccess) -> Namespaces {
         let options = NamespaceOptions {
             access: ChannelAccess {

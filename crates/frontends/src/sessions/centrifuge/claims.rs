@@ -1,5 +1,5 @@
-//! The token claims that Centrifugo defines. Each is applied or, if it is not supported, the token is refused. Claims
-//! that Centrifugo does not define are ignored (RFC 7519 section 4).
+//! The token claims that Centrifugo defines. A token with a claim that is not supported is refused; supported claims
+//! are applied. Claims that Centrifugo does not define are ignored (RFC 7519 section 4).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

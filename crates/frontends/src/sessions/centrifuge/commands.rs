@@ -122,8 +122,8 @@ impl Centrifuge {
         }
     }
 
-    /// Handles a message, which has no reply. Later commands still wait for the hook decision on
-    /// it, since a client's commands are processed in order.
+    /// Handles a `send` command, which has no reply. Later commands still wait for the hook decision
+    /// on it, since a client's commands are processed in order.
     pub(super) fn send(
         &mut self,
         id: u32,

@@ -260,8 +260,8 @@ impl Centrifuge {
         counted(ConnectionClaims::read(&claims, namespaces), cx.shared)
     }
 
-    /// Sets the user that the connect command's token names, unless the handshake has authenticated
-    /// a different user.
+    /// Sets the user that the connect command's token names. Refuses the token if the handshake has
+    /// authenticated a different user.
     fn set_user_of_connection(
         &mut self,
         lease: IdentityLease,
@@ -284,10 +284,10 @@ impl Centrifuge {
         Ok(())
     }
 
-    /// Records the current [`disconnect_count`](crate::ProcessServices::disconnect_count), so that
-    /// calls of back ends that disconnect or unsubscribe the user while the command waits for keys
-    /// or a decision take effect. If the handshake determined the user, the count was recorded
-    /// during the handshake.
+    /// Records the current [`disconnect_count`](crate::ProcessServices::disconnect_count). A back end
+    /// may disconnect or unsubscribe the user while the command waits for keys or a decision; with
+    /// the recorded count, the session can apply these calls afterwards. If the handshake determined
+    /// the user, the count was recorded during the handshake.
     fn note_disconnect_count(&mut self, cx: &SessionContext<'_>) {
         let is_first = !self.has_requested_keys && !self.hooks.has_decision();
         if is_first && (self.info.user.is_empty() || self.disconnects_seen.is_none()) {
@@ -389,8 +389,8 @@ impl Centrifuge {
                 let position = &sub.position;
                 Arc::from([writing::since(&position.epoch, position.offset)])
             });
-            // A browser that reconnects repeats its first request with the old position; the id of its last event is
-            // newer.
+            // A browser that reconnects repeats its first request with the old position. The position in the id of its
+            // last event is newer, so it takes precedence.
             let since = self.since_event().or(known);
             let is_recovering = since.is_some();
             let subscribe_options = SubscribeOptions {
@@ -620,7 +620,7 @@ fn needs_token(identity: &Identity) -> bool {
     }
 }
 
-/// Counts a connection of this user, unless the user is banned.
+/// Counts the connection against the user's limit. Returns a close code if the user is banned or has reached the limit.
 fn admit(user: &str, cx: &mut SessionContext<'_>) -> Result<(), DisconnectCode> {
     if cx.shared.is_banned(user) {
         return Err(DisconnectCode::PermissionDenied);
@@ -634,8 +634,8 @@ fn admit(user: &str, cx: &mut SessionContext<'_>) -> Result<(), DisconnectCode> 
     Ok(())
 }
 
-/// Validates a channel that a back end grants to a user. It need not be a channel whose name admits the user, since
-/// the back end decides. But the personal channel of another user is never granted, since it identifies that user's
+/// Validates a channel that a back end grants to a user. The channel's name need not admit the user, since the back
+/// end decides. But the personal channel of another user is never granted, since it identifies that user's
 /// connections.
 fn server_subscriptions_for<'c>(
     user: &str,

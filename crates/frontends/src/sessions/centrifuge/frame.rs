@@ -114,7 +114,7 @@ impl ReplyFrame {
     }
 }
 
-/// Returns the close code for clients that can't receive an error with this code.
+/// Converts an error code to a close code, for one-way clients, which can't receive error replies.
 fn end_of(code: u32, is_temporary: bool) -> DisconnectCode {
     let is = |known: ErrorCode| known.code() == code;
     match () {

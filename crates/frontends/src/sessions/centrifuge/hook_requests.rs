@@ -67,7 +67,7 @@ pub(super) struct HookQuery<'a> {
 const CONNECTS_MAX: u32 = 3;
 
 impl HookState {
-    /// Clears the decision and the subscribe command of a completed command.
+    /// Clears the decision on a completed command and, if it subscribes, the record that it was pending.
     pub(super) fn forget(&mut self) {
         self.decision = None;
         self.subscribing = None;
@@ -176,7 +176,7 @@ impl Centrifuge {
         };
         match check_decision(decision) {
             Ok(HookDecision::Granted(grant)) => Ok(Some(grant)),
-            // A message has no reply, so the client receives no error.
+            // A `send` command has no reply, so the client receives no error.
             Ok(HookDecision::Error { .. } | HookDecision::Failed) if kind == HookKind::Message => {
                 Err(CommandStatus::Yes)
             }

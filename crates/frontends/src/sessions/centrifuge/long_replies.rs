@@ -22,7 +22,7 @@ use crate::outbox::{ANSWERS_BYTES_HIGH, PartialMessage, SLICE_BYTES};
 /// Approximate size in bytes of an encoded publication or client without its data.
 const ELEMENT_BYTES: usize = 64;
 
-/// The answer whose list the reply contains.
+/// The home worker's answer, with the list that the reply contains.
 pub(super) enum LongResult {
     History(Box<HistoryPage>),
     Presence(Box<[Arc<ClientInfo>]>),

@@ -1,13 +1,13 @@
 //! A session of Centrifugo's client protocol: it receives commands and sends replies and pushes.
 //!
 //! It implements the rules of the protocol on top of the hub. The wire format is in `veche_centrifuge`, and frames
-//! are in `websocket`. Commands are executed one at a time in order: while one waits for a channel's home, the later
-//! ones remain as bytes. Replies therefore keep the order of the commands, and a subscription exists when the next
-//! command is executed.
+//! are in `websocket`. Commands are executed one at a time in order: while a command waits for a channel's home
+//! worker, later commands are stored as unparsed bytes. Replies therefore keep the order of the commands, and a
+//! subscription exists when the next command is executed.
 //!
 //! Publications go directly from the hub to the outbox ([`crate::outbox`]). The reply to a subscribe command is
-//! written before the hub is called again, so it precedes the publications that it announces. While a connect command
-//! waits for the homes of several channels, publications wait behind its reply.
+//! written before the hub is called again, so it precedes the publications of the subscription. While a connect
+//! command waits for the home workers of its channels, publications are queued; they are written after its reply.
 
 mod channels;
 mod claims;
@@ -109,7 +109,7 @@ pub(crate) struct Centrifuge {
     answering: Option<Box<UnfinishedReply>>,
     /// The number of the last ticket.
     ticket: u32,
-    /// Subscriptions by back ends that the channels' homes have not answered yet, and deferred commands.
+    /// Pending subscriptions by back ends, and deferred commands of back ends.
     server_subscriptions: ServerSubscriptions,
     /// Whether issuer keys were requested for the next command.
     has_requested_keys: bool,
@@ -436,8 +436,8 @@ impl Centrifuge {
         ping_ms.min(self.subscriptions.deadline_ms(shared.now, awaited))
     }
 
-    /// Returns the deadline while input is paused. The silence of a client whose input is not read is no sign that it
-    /// is gone.
+    /// Returns the deadline while input is paused. The deadline for a pong does not apply, since a client whose input
+    /// is not read may have sent one.
     pub(crate) fn blocked_deadline_ms(&self, now: Now) -> u64 {
         match self.state {
             State::Fresh | State::Refused(_) => self.pinged_ms + STALE_MS,

@@ -3,9 +3,10 @@
 //!
 //! The rules for channels are the same as for the connect command of other clients. Since one-way
 //! clients can't send commands later, there are two additions. When the client connects, it is
-//! subscribed to those channels in its request that any client may subscribe to. With server-sent
-//! events, each event has an id with the client's positions ([`crate::outbox`]). The browser sends
-//! that id when it reconnects, so all channels are recovered.
+//! subscribed to those requested channels that require no token or hook decision. With server-sent
+//! events, an event that changes the client's positions has an id with all its positions
+//! ([`crate::outbox`]). The browser sends the last id when it reconnects, so all channels with
+//! history are recovered.
 
 use std::sync::Arc;
 
@@ -112,8 +113,9 @@ impl Centrifuge {
         self.one_way.as_ref()?.since.clone()
     }
 
-    /// Adds those channels of the request to which any client may subscribe. Other channels are
-    /// ignored without an error: the reply lists the channels to which the client is subscribed.
+    /// Adds those channels of the request to which the client may subscribe without a token or a hook
+    /// decision. Other channels are ignored without an error: the reply lists the channels to which
+    /// the client is subscribed.
     pub(super) fn add_asked(
         &self,
         all: &mut Vec<ChannelClaim>,

@@ -120,8 +120,8 @@ impl OpenSession for Box<Centrifuge> {
         [PROTOBUF, JSON].into_iter().find(|known| offers(known))
     }
 
-    /// Sets the identity. Returns false, since it is the connect command that subscribes the client to its personal
-    /// channel.
+    /// Sets the identity. Returns false, since the client is subscribed to its personal channel later, by the connect
+    /// command.
     fn set_identity(&mut self, client: SessionIdentity<'_, '_>) -> bool {
         self.set_user(client.user);
         self.set_source(client.claims, client.disconnects_seen);
@@ -239,8 +239,8 @@ fn relay(
                 status = Status::SERVICE_UNAVAILABLE;
                 headers.push(("Retry-After", "1".into()));
             }
-            // Whether the response still exists is checked on its worker. If the response has
-            // ended, the client has noticed that.
+            // Whether the response still exists is checked on its worker. A response that has ended
+            // is not reported as an error here, since the client has noticed its end.
             Some(to) => {
                 let commands = emulation.data.as_ref().into();
                 shared
@@ -262,8 +262,8 @@ fn answer(status: Status, headers: Headers) -> BodyAnswer {
     }
 }
 
-/// Returns whether another relay to a worker may be queued. Each worker has a share of the queue, so that relays to a
-/// worker with a busy lane do not exclude relays to other workers.
+/// Returns whether another relay to a worker may be queued. Each worker has an equal share of the queue, so that
+/// relays to a busy worker leave room for relays to other workers.
 fn has_room(worker: WorkerId, shared: &Context) -> bool {
     let relays = &shared.requests.relays;
     let share = (RELAYS_MAX / usize::from(shared.hub.workers())).max(1);
@@ -286,7 +286,7 @@ fn allowed(origin: Option<String>) -> Headers {
     headers
 }
 
-/// Makes a session one-way. Its connect request is in the query, or else it is the first message.
+/// Makes a session one-way. The connect request is taken from the query, or else from the client's first message.
 fn listen(
     session: &mut Centrifuge,
     encoding: Encoding,

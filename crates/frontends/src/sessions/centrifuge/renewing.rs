@@ -68,8 +68,7 @@ impl Centrifuge {
         }
     }
 
-    /// Handles a decision on a renewal. Returns the session's next step, or `None` if nothing
-    /// changes for it.
+    /// Handles a decision on a renewal. Returns how the session is closed, or `None` if it stays open.
     pub(super) fn handle_renewal(
         &mut self,
         request_id: HookRequestId,

@@ -183,7 +183,7 @@ impl Session for Box<Centrifuge> {
 }
 
 impl Centrifuge {
-    /// Handles a complete message. `bytes` are returned to the outboxes when its commands are executed.
+    /// Handles a complete message. Its buffer `bytes` is returned to the outboxes' pool once all commands are executed.
     pub(super) fn message(&mut self, bytes: Vec<u8>, cx: &mut SessionContext<'_>) -> Flow {
         debug_assert!(
             self.waiting.is_none(),

@@ -241,7 +241,8 @@ impl ClientSubscription {
     }
 }
 
-/// Returns the options that the command requests, without those that the namespace does not permit.
+/// Returns the options that the command requests. Deltas that the namespace does not permit are left out; a filter
+/// that it does not permit is an error.
 fn subscription_options(
     request: &SubscribeRequest<'_>,
     options: NamespaceOptions,
@@ -265,7 +266,7 @@ fn subscription_options(
     })
 }
 
-/// Returns whether a client that recovers receives the latest publication that matches its filter.
+/// Returns whether a client that recovers receives only the latest publication that matches its filter.
 fn recovery_filter(subscription_options: &SubscriptionOptions, options: NamespaceOptions) -> bool {
     let gets_latest = options
         .history

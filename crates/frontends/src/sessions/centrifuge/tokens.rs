@@ -69,7 +69,7 @@ impl TokenDenied {
         }
     }
 
-    /// Returns the error of a command with this token for a channel.
+    /// Returns the error of a subscribe or `sub_refresh` command with this token.
     pub(super) fn subscribe_error(self) -> ErrorCode {
         match self {
             Self::Expired => ErrorCode::TokenExpired,

@@ -24,7 +24,8 @@ pub(crate) enum CentrifugeTransport {
 }
 
 impl CentrifugeTransport {
-    /// Returns the transport that the path selects; `None` if its last segment is unknown.
+    /// Returns the transport that the last segment of the path selects. For an unknown segment, returns `None` on a
+    /// route that ends with `/*`, and WebSocket on other routes.
     pub(crate) fn of(route: &Route, path: &str) -> Option<Self> {
         match path.rsplit('/').next() {
             Some("websocket") => Some(Self::WebSocket),
@@ -114,12 +115,13 @@ impl RelayQueue {
     }
 }
 
-/// Maximum number of relayed requests that wait to be sent. Each worker has an equal share of this
-/// number. Further requests are refused, and their clients have to reconnect.
+/// Maximum number of relayed requests that wait to be sent to workers of this node, and of those
+/// that wait to be sent to other nodes. Each worker has an equal share of the first queue. Further
+/// requests are refused, and their clients have to reconnect.
 pub(crate) const RELAYS_MAX: usize = 1024;
 
-/// Returns whether the commands in a URL are exactly one connect command. Returns true if they can't be parsed:
-/// they are not executed, and the session reports the error.
+/// Returns whether the commands in a URL are exactly one connect command. Also returns true if the first command can't
+/// be parsed: no command is then executed, and the session reports the error.
 pub(crate) fn only_connects(commands: &[u8]) -> bool {
     let limits = DecodeLimits {
         message_bytes_max: usize::MAX,

@@ -25,12 +25,13 @@ pub(super) const GIVEN: u32 = 1 << 31;
 /// Maximum number of deferred commands of a session; a client with more is closed and has to reconnect.
 const DEFERRED_MAX: usize = 64;
 
-/// Subscriptions by back ends that the channels' homes have not answered yet, and deferred commands.
+/// Subscriptions by back ends that the channels' homes have not answered yet, and deferred commands of back ends.
 #[derive(Default)]
 pub(super) struct ServerSubscriptions {
     open: Vec<(Ticket, Arc<UserCommand>)>,
     next: u32,
-    /// Commands that have to wait for a pending client command, and all commands that arrived after them.
+    /// Commands of back ends that have to wait for a pending command of the client, and all commands of back ends that
+    /// arrived after them.
     deferred: Vec<Arc<UserCommand>>,
 }
 
@@ -45,7 +46,7 @@ impl Centrifuge {
         instruction.applies_to(&self.info.client) && session.is_none_or(has_session)
     }
 
-    /// Executes a back end's command, except that the caller closes the connection and sets its expiry.
+    /// Executes a back end's command. Closing the connection and setting its expiry are left to the caller.
     pub(crate) fn handle_user_command(
         &mut self,
         instruction: &Arc<UserCommand>,
@@ -70,8 +71,8 @@ impl Centrifuge {
     }
 
     /// Returns whether a back end's command has to be deferred. Nothing can be sent before the reply to a connect
-    /// command. If the client's own command for the same channel is unanswered, the answer to it would undo the
-    /// back end's command.
+    /// command. If the client's own subscribe command for the same channel is pending, the home worker's answer to it
+    /// would undo the back end's command.
     fn must_defer(&self, action: &UserAction) -> bool {
         let channel = match action {
             _ if self.is_connecting() => return true,

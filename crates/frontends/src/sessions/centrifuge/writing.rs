@@ -39,7 +39,7 @@ pub(super) fn data(payload: PayloadRef<'_>) -> PublicationData<'_> {
 }
 
 /// Returns whether this encoding can send the payload as a delta or as the base of a delta.
-/// Protobuf always can. JSON can't for binary data, which it sends as base64.
+/// Protobuf always can. JSON can, except for binary data, which JSON contains as base64.
 pub(super) fn has_deltas(payload: PayloadRef<'_>, encoding: Encoding) -> bool {
     encoding == Encoding::Protobuf || !matches!(data(payload), PublicationData::Binary(_))
 }
@@ -244,9 +244,9 @@ pub(super) struct SubscribeReply<'a> {
 }
 
 impl<'a> SubscribeReply<'a> {
-    /// Creates the reply with the recovered publications. `bytes` contains their maximum total size, and the size
-    /// counted for each publication in addition to its payload. If they exceed the maximum, the reply has none of
-    /// them and the recovery is incomplete.
+    /// Creates the reply with the recovered publications. The first number of `bytes` is their maximum total size; the
+    /// second is the size that each publication counts in addition to its payload. If the maximum is exceeded, the
+    /// reply has no publications and the recovery is incomplete.
     pub(super) fn new(
         joined: Option<&'a SubscribeOutcome>,
         was_recovering: bool,

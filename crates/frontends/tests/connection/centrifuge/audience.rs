@@ -83,7 +83,7 @@ fn encoded(name: &str) -> String {
     bytes.map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Returns a client that connected without a token; `""` is an anonymous one.
+/// Returns a client of this user that connected without a token. The user `""` means an anonymous client.
 fn client(world: &mut World, user: &str) -> Peer {
     let target = match user {
         "" => "/centrifuge".to_owned(),
@@ -132,8 +132,8 @@ proptest! {
         let status = if expected == Expected::Any { 101 } else { 403 };
         prop_assert_eq!(response(&answer, true).0.status, status, "a push route");
 
-        // Commands of Centrifugo's protocol: without a subscription, queries are refused. Publications are permitted if
-        // the channel's name admits the user.
+        // Commands of Centrifugo's protocol by a client that is not subscribed: queries are refused; publications are
+        // permitted if the channel's name admits the user.
         let place = json!({ "channel": name });
         let mut peer = client(&mut world, user);
         for look in ["history", "presence", "presence_stats"] {

@@ -228,7 +228,7 @@ fn connection_tokens_with_claims_that_can_t_be_honoured_are_refused() {
         let closed = received.closed.map(|(code, _)| code);
         assert_eq!(closed, Some(3500), "{wrong}");
     }
-    // Claims that Centrifugo does not define are ignored, and so are those that are null.
+    // Claims that Centrifugo does not define are ignored, and so are claims that are null.
     let claims = json!({ "jti": "t1", "iat": 1.5, "scope": 7, "expires_at": "x", "override": 1, "caps": null });
     connected(&mut world, claims);
 }

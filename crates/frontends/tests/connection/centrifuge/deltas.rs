@@ -140,8 +140,8 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
         assert!(world.ask(back_end, format!("{line}\n")).is_empty());
         assert_eq!(client.take(&mut world), [(expected, is_delta)]);
     }
-    // The live client got some publications as deltas. A client that recovers the publications gets the same ones as
-    // deltas.
+    // The live client got some publications as deltas. A client that recovers the publications gets the same
+    // publications as deltas.
     let mut back = wants("long:1");
     back["recover"] = json!(true);
     back["epoch"] = joined["epoch"].clone();

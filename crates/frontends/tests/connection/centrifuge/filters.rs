@@ -144,8 +144,8 @@ fn where_the_latest_counts_it_is_the_latest_that_passes() {
             (only("buy"), None, true, &[(4, 4)]),
             (only("sell"), None, true, &[(3, 3)]),
             (only("none"), None, true, &[]),
-            // The client's position is of another epoch, so it is unknown whether there were earlier publications
-            // that match.
+            // The client's position is ahead of the channel and thus invalid, so it is unknown whether the client
+            // missed matching publications.
             (only("sell"), Some(99), true, &[(3, 3)]),
             (only("none"), Some(99), false, &[]),
             // A client with a valid position receives no publication twice. If no missed publication matches, its

@@ -287,7 +287,7 @@ fn publications_wait_behind_it_within_the_limit_of_an_outbox() {
         assert!(world.ask(back_end, &line).is_empty());
         assert_eq!(world.stats(0).slow_consumers.read(), 0);
     }
-    // Pushes have a size in addition to their data, so three more publications exceed the limit of the outbox.
+    // A push is larger than its data, so three more publications exceed the limit of the outbox.
     (0..3).for_each(|_| drop(world.ask(back_end, &line)));
     assert_eq!(world.stats(0).slow_consumers.read(), 1);
     // The connection is closed although the reply is incomplete.

@@ -275,7 +275,7 @@ struct Browser {
 }
 
 impl Browser {
-    /// Parses complete events; returns the number of those with an id.
+    /// Parses complete events; returns the number of events with an id.
     fn read(&mut self, text: &str) -> usize {
         let mut moved = 0;
         for event in text.split("\n\n") {
@@ -515,8 +515,8 @@ fn too_many_publications_during_connecting_are_not_repeated() {
     for worker in 0..3 {
         world.turn(worker);
     }
-    // Before the home workers of other channels answer, the channels whose home is the client's own worker publish
-    // more than the outbox may hold.
+    // Channels whose home is the client's own worker receive more publications than fit into the outbox, before the
+    // homes of the other channels answer.
     let pad = "x".repeat(200);
     for channel in &channels {
         let line = format!("{{\"channel\":\"{channel}\",\"data\":\"{pad}\"}}\n");
@@ -572,8 +572,8 @@ fn a_foreign_event_id_is_not_recovered() {
         );
         assert_eq!((&sub["offset"], messages.len()), (&json!(1), 1));
     }
-    // A browser that reconnects repeats its first request. The id of its last event is newer than the positions in
-    // that request.
+    // A browser that reconnects repeats its first request. The id of its last event is newer than the positions in that
+    // request, so it takes precedence.
     let mut browser = Browser::default();
     let peer = browser.connect(&mut world, 0, &request);
     let epoch = browser.take()[0]["connect"]["subs"]["chat:1"]["epoch"].clone();
@@ -583,8 +583,8 @@ fn a_foreign_event_id_is_not_recovered() {
     publish(&mut world, back_end, "chat:1", 2);
     browser.connect(&mut world, 0, &old);
     assert_eq!(browser.take()[1..], [publication("chat:1", 2, 2)]);
-    // Without an event id the positions in the request apply, on each transport, also to a channel that the client
-    // requests itself.
+    // Without an event id, the positions in the request apply, on each transport, whether the token or the request
+    // names the channel.
     for by in ALL {
         for asks in [&old, &json!({ "subs": old["subs"] })] {
             let route = if asks["token"].is_null() {

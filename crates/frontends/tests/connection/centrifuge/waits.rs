@@ -20,8 +20,8 @@ fn subscribe(id: u32, channel: &str, token: &str) -> String {
     json!({ "id": id, "subscribe": { "channel": channel, "token": token } }).to_string()
 }
 
-/// Sends a back end's call to a worker while the other workers run no turns. The worker answers the call once the
-/// others continue.
+/// Sends a back end's call to a worker while the other workers run no turns. The worker answers the call once the other
+/// workers continue.
 fn call_alone(world: &mut World, worker: usize, method: &str, body: &Value) {
     let caller = world.connect(worker, INTERNAL);
     world.send(
@@ -190,7 +190,8 @@ fn a_client_of_which_too_much_is_wanted_meanwhile_connects_again() {
     assert_eq!(closed, Some((3010, "insufficient state".to_owned())));
 }
 
-/// Opens a streaming response on a worker and sends a connect command; returns the peer of the response, and the reply.
+/// Opens a streaming response on a worker with a connect command; returns the client of the response, and the reply to
+/// the command.
 fn stream(world: &mut World, worker: usize) -> (Peer, Value) {
     let peer = world.connect(worker, PUBLIC);
     let connect = r#"{"id":1,"connect":{}}"#;

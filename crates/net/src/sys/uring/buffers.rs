@@ -1,4 +1,4 @@
-//! The memory into which the kernel receives without a call.
+//! The buffers into which the kernel receives without a system call for each receive.
 //!
 //! Consecutive receives fill a buffer from its beginning (`IOU_PBUF_RING_INC`, Linux 6.12): a
 //! receive of twenty bytes uses only twenty bytes of a buffer, and a bulk transfer can fill a whole
@@ -25,7 +25,7 @@ const INCREMENTAL: u16 = IOU_PBUF_RING_INC as u16;
 /// Maximum number of buffers. The kernel permits 32,768, so each buffer can still be split into
 /// [`SPLIT`] parts.
 const BUFFERS_MAX: u16 = 4096;
-/// The number of buffers into which each buffer is split if every receive uses a whole one.
+/// Number of smaller buffers that replace each buffer if every receive uses a whole buffer.
 const SPLIT: u16 = 8;
 
 /// Exclusive access to received bytes in one of the ring's buffers. Must be returned to the ring

@@ -27,7 +27,7 @@ fn state(number: u64) -> Value {
     json!({ "n": number, "what": "the part of it that is the same „each time“, and 😀 too", "even": number.is_multiple_of(2) })
 }
 
-/// The data that a client has of a channel, and the number of deltas that the client has received.
+/// The last data of a channel that a client has reconstructed, and the number of deltas that it has received.
 #[derive(Default)]
 struct Has {
     bytes: Vec<u8>,

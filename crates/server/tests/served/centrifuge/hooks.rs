@@ -73,7 +73,8 @@ fn asked(request: &str) -> (String, Value) {
     (kind, serde_json::from_str(body).expect("JSON"))
 }
 
-/// Decides like a back end for Centrifugo: admits clients with a cookie, to channels of their language.
+/// Decides like a back end for Centrifugo. The decision on `connect` depends on the cookie `sid`, and the decision on
+/// another command depends on its channel, data or method.
 fn decide(request: &str) -> String {
     let (kind, body) = asked(request);
     let response = match &*kind {
@@ -368,7 +369,8 @@ fn what_speaks_protobuf_is_asked_about_and_answered_alike() {
     });
 }
 
-/// Holds back decisions on commands called `wait`, releasing one at a time.
+/// Returns a back end that holds back its decision on each RPC command `wait`, and a sender. Each message to the sender
+/// releases one decision.
 fn held() -> (Asked, SyncSender<()>) {
     let (go, wait): (SyncSender<()>, Receiver<()>) = sync_channel(64);
     let wait = Arc::new(Mutex::new(wait));

@@ -198,7 +198,7 @@ fn route_patterns_do_not_grant_private_channels() {
             let ack = lines.ask(&json!({ "channel": channel, "data": channel, "ack": true }));
             assert_eq!(ack["result"]["handed"], received, "{channel}: {ack}");
         }
-        // Two channels may have homes on different workers.
+        // The two channels may have different home workers, so their publications arrive in any order.
         let mut received = [ann.text(), ann.text()];
         received.sort();
         assert_eq!(received, ["/users/ann/orders", "dialog:7#ann,bob"]);
@@ -229,7 +229,8 @@ fn identified_clients_have_exactly_the_namespace_permissions() {
             let publish = json!({ "channel": channel, "data": 1 });
             let early = client.ask(json!({ "id": 2, "publish": publish }));
             assert_eq!(error(&early), expected(publishes), "{channel} {user}");
-            // No channel here has a history, and channels of a namespace have presence for subscribers.
+            // None of these channels has a history. Channels of a namespace have presence, which only subscribers may
+            // read.
             let presence = if channel.contains(':') { 103 } else { 108 };
             for (look, code) in [("history", 108), ("presence", presence)] {
                 let looked = client.ask(json!({ "id": 3, look: place }));

@@ -190,7 +190,7 @@ fn an_application_in_php_prolongs_connections_and_subscriptions() {
     assert_eq!(brief.ask(rpc(3, "echo"))["rpc"]["data"]["user"], "brief");
 }
 
-/// A process may be slow to start, and until then the server does not know which handlers it has.
+/// Until a slow process has started, the server does not know which handlers the application has.
 #[test]
 fn commands_without_a_handler_go_on_as_without_an_application() {
     if !has_php() {

@@ -105,7 +105,7 @@ fn each_event_comes_once_whatever_node_its_connections_are_on() {
         known,
         &["online ann", "occupied hall:1", "joined hall:1 ann"],
     );
-    // The user and the channel are already known; only this connection is new.
+    // Ann is already online and the channel is already occupied, so only the join of the new connection is an event.
     let there = world.hear(1, "ann", "hall:1");
     world.expect(known, &["joined hall:1 ann"]);
     drop(here);

@@ -137,7 +137,7 @@ fn walk(api: impl Fn(&str, Value) -> Value, there: &Server, user: &str) {
     api("refresh", expiry);
     api("unsubscribe", one);
     client.expect_message("\"unsubscribe\"");
-    // The user stays a member for the leave delay of the namespace.
+    // The channel has no subscribers any more, so it is not listed.
     let channels = api("channels", json!({ "pattern": "of-*" }));
     assert!(channels["channels"][&*channel].is_null(), "{channels}");
 

@@ -1,18 +1,19 @@
-/* A disk that can be cut off, fill up and fail, and a clock that is wrong: preloaded into the server under test.
+/* Simulates a disk that loses power, fills up or fails, and a wrong clock. This library is preloaded into the server
+   under test. Its environment variables:
 
-   VECHE_DISK     the folder that is on this disk
-   VECHE_PLATTER  where the platter is: what would be left after a power cut
-   VECHE_AHEAD    by how many seconds the clock is ahead, or behind if negative
+   VECHE_DISK     the folder that is on the simulated disk
+   VECHE_PLATTER  the folder with the data that would be left after a power cut (the "platter")
+   VECHE_AHEAD    the number of seconds by which the clock is ahead, or behind if negative
 
-   Each fsync of a file on the disk copies it to `platter/INODE`, each fsync of a folder lists its names in
-   `platter/INODE`, as POSIX has it: a name is durable with its folder, content with its file. Faults are files on the
-   platter, which tests make and remove:
+   As in POSIX, fsync of a file makes its content durable, and fsync of a folder makes its names durable. Each fsync of
+   a file on the disk therefore copies the content to `platter/INODE`, and each fsync of a folder lists its names in
+   `platter/INODE`. Tests cause faults by creating files in the platter folder, and end them by deleting these files:
 
    full         files on the disk do not grow (ENOSPC); they can be written in place
    write-fails  nothing can be written (EIO)
    fsync-fails  fsync fails (EIO)
 
-   `boot` is the id of this start of the machine, in place of Linux's. */
+   If the platter folder contains a file `boot`, the server reads it instead of the kernel's boot id. */
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -55,7 +56,7 @@ static int is_on_disk(int fd, struct stat *found) {
   return strncmp(path, disk, strlen(disk)) == 0 && fstat(fd, found) == 0;
 }
 
-/* Without the copies of these functions below. */
+/* Calls the real `write` instead of the replacement below. */
 static ssize_t put(int fd, const void *bytes, size_t count) {
   REAL(ssize_t, "write", int, const void *, size_t);
   return real(fd, bytes, count);
@@ -77,7 +78,8 @@ static void copy_content(int fd, int to) {
   ssize_t count = pread(fd, bytes, sizeof bytes, 0);
   int own = -1;
   if (count < 0) {
-    /* Open for writing alone. Not done for others: closing it drops SQLite's locks. */
+    /* The descriptor is write-only, so the file is opened again. Readable files are not opened again, because closing
+       the second descriptor would drop SQLite's locks. */
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     own = open(path, O_RDONLY | O_CLOEXEC);
     count = pread(own, bytes, sizeof bytes, 0);
@@ -128,7 +130,7 @@ int fdatasync(int fd) {
   return synced(fd, real);
 }
 
-/* Whether a write of this many bytes fails; errno has the reason. `at` is negative for where the file is. */
+/* Returns whether a write of `count` bytes must fail, and sets errno. A negative `at` means the current offset. */
 static int fails(int fd, off_t at, size_t count) {
   struct stat found;
   int saved = errno, is_broken = has_fault("write-fails");
@@ -168,7 +170,7 @@ int open64(const char *path, int flags, ...) {
   char other[4096];
   va_list rest;
   va_start(rest, flags);
-  /* The server makes no nameless files. */
+  /* Only O_CREAT has a mode argument, since the server does not use O_TMPFILE. */
   mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
   va_end(rest);
   return real(instead(path, other, sizeof other), flags, mode);

@@ -41,7 +41,8 @@ fn a_full_disk_loses_nothing_that_was_answered_over_a_kill_and_a_start() {
     }
     on.begin(FULL);
     thread::scope(|scope| {
-        // The next publication waits for room and never gets its response: the server process is killed.
+        // The next publication waits for room on the disk and never gets a response, because the server process is
+        // killed.
         let waiting = scope.spawn(|| {
             (51..)
                 .take_while(|number| answered.publish(&mut http, CHANNEL, *number))

@@ -37,7 +37,7 @@ fn the_header_comes_before_tls() {
         echo.upgrade("/echo").expect("it opens");
         echo.echoes(b"through a proxy");
         echo.leave();
-        // A peer that starts with TLS is not the proxy.
+        // A connection that begins with TLS instead of the proxy's header is closed.
         assert!(open(b"").is_err());
         assert_eq!(
             fixture.count("veche_turned_away_total", "reason=\"proxy_header\""),

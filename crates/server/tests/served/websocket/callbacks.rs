@@ -155,7 +155,7 @@ fn closing_before_it_is_open_and_between_two() {
                 local calls = 0
                 local function count() calls = calls + 1 end
                 local callbacks = {{ onopen = count, onclose = count, onerror = count, reconnect = true }}
-                -- Before anything is sent, while it is dialed, and while the next attempt is waited for.
+                -- Connections are closed before anything is sent, while dialing, and while waiting for the next attempt.
                 local one = websocket.open("ws://{silent}/", callbacks)
                 assert(one:close())
                 local two = websocket.open("ws://{silent}/", callbacks)
@@ -196,7 +196,7 @@ fn callbacks_that_never_end_hold_nothing_but_themselves() {
                 r#"
                 local over = veche.channel(4)
                 websocket.open("ws://{address}/", {{
-                  -- Stopped for its budget: the messages come all the same, and so does the next connection.
+                  -- This callback is stopped when its budget is used up. Messages and the next connection still arrive.
                   onopen = function() while true do end end,
                   onmessage = function(ws, data)
                     if data == "loop" then while true do end end

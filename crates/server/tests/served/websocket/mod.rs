@@ -26,7 +26,7 @@ cpu_budget = \"500ms\"";
 const APP: &str = r#"
 local app = {}
 
--- Runs what it is given; the answer is what that returns, each value in a line.
+-- Runs the script in the request body. The response contains the script's results, one per line.
 function app.request(req)
   local chunk = assert(load(req.body, "=test"))
   local results = { pcall(chunk) }
@@ -88,7 +88,7 @@ fn an_echo_by_our_own_server() {
                 assert(data == bytes and kind == "binary")
                 local nothing, why = ws:receive(0.01)
                 assert(nothing == nil and why == "timeout")
-                -- Many on their way, each in its place.
+                -- Many messages in flight arrive in order.
                 for i = 1, 1000 do ws:send(tostring(i)) end
                 for i = 1, 1000 do assert(ws:receive() == tostring(i)) end
                 assert(ws:close(4001, "enough"))

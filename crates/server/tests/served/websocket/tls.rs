@@ -24,7 +24,7 @@ fn a_certificate_that_is_believed_and_any_when_asked() {
                 &format!(
                     r#"
                     local ws = websocket.connect("wss://{address}/", {options})
-                    -- Below and above what one record holds.
+                    -- The sizes are below and above the maximum of one TLS record.
                     for _, size in ipairs {{ 0, 20, 20000, 300000 }} do
                       local text = ("x"):rep(size)
                       ws:send(text)
@@ -105,7 +105,7 @@ fn a_worker_goes_on_while_certificates_are_read() {
         let pipe = server.config().with_file_name("ca.pem");
         let made = Command::new("mkfifo").arg(&pipe).status();
         assert!(made.expect("mkfifo").success());
-        // Two connections wait for the same file, and one is abandoned by the script.
+        // Three connections wait for the same file. The script abandons one of them.
         let script = format!(
             r#"
             local function dial()
