@@ -389,7 +389,7 @@ impl BanFile {
             }
             let Some(block) = read_line(line) else {
                 let (number, line) = (self.lines, String::from_utf8_lossy(line));
-                let what = format!("line {number} is not a block: {line:?}");
+                let what = format!("line {number} is not a valid ban entry: {line:?}");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             };
             table.add(&block);

@@ -197,7 +197,7 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_push_fan_out",
-        "Deliveries to connections, counting only publications that this worker ordered",
+        "Deliveries of publications to connections, counted by the home worker of the channel",
         |s| &s.fanned_out,
     ),
     (

@@ -333,7 +333,7 @@ impl RunningServer {
     fn refresh_bans(&self) -> Option<Instant> {
         let (next, result) = self.common.blocks.refresh(unix_now_ms() / 1000)?;
         if let Err(error) = result {
-            let what = "[api] blocks: can't read the entries of another process";
+            let what = "[api] blocks: can't read, write or sync the file of bans; will retry";
             self.common
                 .warn_throttled(|| tracing::warn!(%error, "{what}"));
         }

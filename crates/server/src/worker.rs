@@ -231,11 +231,11 @@ impl<A: WorkerApps> WorkerState<A> {
         let (me, events) = (self.index(), std::mem::take(&mut self.events));
         let shared = self.worker.shared_mut();
         shared.stats.turn(us);
-        let letters = shared.stats.mailbox_depth.read();
+        let messages = shared.stats.mailbox_depth.read();
         let now_ms = shared.now.wall_ms;
         let access_log = &mut shared.requests.outboxes.access_log;
         access_log.record_duration(SlowEventKind::Turn, us / 1000, || {
-            format!("{events} events, {letters} letters")
+            format!("{events} network events, {messages} mailbox messages")
         });
         let slow = access_log.take_slow_events();
         if !slow.is_empty() {

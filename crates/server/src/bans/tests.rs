@@ -105,7 +105,7 @@ fn a_new_process_knows_them() {
 
     fs::write(&path, "nonsense\n{\"block\":\"ann\"}\n").expect("written");
     let error = Bans::open(Some(&path)).expect_err("bad");
-    assert!(error.contains("line 1 is not a block"), "{error}");
+    assert!(error.contains("line 1 is not a valid ban entry"), "{error}");
     let _ = fs::remove_dir_all(folder);
 }
 

@@ -180,7 +180,7 @@ pub(super) const CLOSES: &[CodeEntry] = &[
     row(
         CloseCode::TooMany.code(),
         CloseCode::TooMany.text(),
-        "behind a proxy: another connection of the same address took the last place",
+        "behind a proxy: the client's address reached its connection limit during the handshake",
         &["limits.connections_per_address"],
         TURNED_AWAY,
     ),
