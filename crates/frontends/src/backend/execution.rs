@@ -221,7 +221,9 @@ impl Backend {
                 return Ok(CommandProgress::Done);
             }
             Err(not_written @ BanError::NotWritten(_)) => {
-                shared.process.log_error(&format!("block: {not_written}"));
+                shared
+                    .process
+                    .log_error(&format!("[api] blocks: {not_written}"));
                 Some(ExchangeState::Refused(
                     ErrorCode::Internal,
                     not_written.to_string(),

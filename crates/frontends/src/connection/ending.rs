@@ -106,7 +106,7 @@ impl Connection {
         let (silent_ms, path) = match &self.stage {
             Stage::Socket(socket) => (socket.silent_ms(shared), socket.path()),
             // The session is still opening, or the client receives an event stream.
-            _ => (0, "HTTP"),
+            _ => (0, "an HTTP connection"),
         };
         let what = || {
             let user = shared.hub.user_of(id).unwrap_or("a client");

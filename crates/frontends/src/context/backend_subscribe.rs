@@ -56,7 +56,10 @@ impl Context {
         ticket: Ticket,
     ) -> BackendSubscribe {
         if wanted.expires_at_s.is_some() {
-            let why = "not subscribed: only Centrifuge clients' subscriptions can expire";
+            let channel = &wanted.channel;
+            let why = format!(
+                "not subscribed to {channel:?}: only subscriptions of Centrifuge clients can expire"
+            );
             self.log(id, NoteLevel::Warn, why);
             return BackendSubscribe::Rejected;
         }
@@ -75,7 +78,8 @@ impl Context {
             }
             Ok(RequestOutcome::Pending) => BackendSubscribe::Pending,
             Err(error) => {
-                self.log(id, NoteLevel::Info, format!("not subscribed: {error}"));
+                let why = format!("not subscribed to {:?}: {error}", wanted.channel);
+                self.log(id, NoteLevel::Info, why);
                 BackendSubscribe::Rejected
             }
         }

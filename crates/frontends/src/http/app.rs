@@ -129,7 +129,10 @@ impl<A: UpperLayer> HttpStage<A> {
                 NextStep::Wait(WaitReason::App)
             }
             None => {
-                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "not found");
+                let refusal = Refusal::new(
+                    Status::SERVICE_UNAVAILABLE,
+                    "the server runs no applications",
+                );
                 refusal.write(&reply, id, shared);
                 self.finish(id, reply.keep_alive, shared)
             }
@@ -203,7 +206,10 @@ impl<A: UpperLayer> HttpStage<A> {
                 NextStep::Wait(WaitReason::App)
             }
             None => {
-                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "not found");
+                let refusal = Refusal::new(
+                    Status::SERVICE_UNAVAILABLE,
+                    "the server runs no applications",
+                );
                 let outcome = HandshakeOutcome::Refused;
                 let refused = RefusedUpgrade { refusal, outcome };
                 self.refuse_handshake(id, &self.reply(candidate.head), &refused, shared)

@@ -237,6 +237,6 @@ fn refused_tokens_are_reported_with_the_reason() {
     decisions.retain(|decision| decision.starts_with("token "));
     assert_eq!(
         decisions,
-        ["token ann - - 0 the token is refused: the token belongs to another user"]
+        ["token ann - - 0 the token is refused: it belongs to another user"]
     );
 }

@@ -415,7 +415,7 @@ fn blocks_apply_to_the_process_and_close_connected_users() {
     assert_eq!(answer["error"]["code"], 100, "{answer}");
     assert_eq!(
         process.take()[1],
-        "trouble: block: the ban is in force, but could not be saved and ends with the server process: disk full"
+        "trouble: [api] blocks: the ban is in force, but could not be saved and ends with the server process: disk full"
     );
     // If the ban of a user can't be stored on disk, the user is still disconnected, on all workers.
     let dans = [0, 1].map(|worker| world.open(worker, "/ws?user=dan"));

@@ -584,7 +584,7 @@ impl Centrifuge {
             }
         };
         if *pass.lease.user != *self.info.user {
-            TokenDenied::NotFor("the token belongs to another user").note(cx.id, cx.shared);
+            TokenDenied::NotFor("it belongs to another user").note(cx.id, cx.shared);
             return CommandStatus::Close(DisconnectCode::InvalidToken);
         }
         // The new token grants other subscriptions, so the client has to reconnect with the token to get them.

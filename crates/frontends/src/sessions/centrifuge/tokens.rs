@@ -164,16 +164,16 @@ impl TokenCheck<'_> {
         let verifier = self.tokens()?.subscription_verifier();
         let (claimed, term) = self.claimed(verifier, token, shared)?;
         if claimed.all.get("channel").and_then(Value::as_str) != Some(place.channel) {
-            return Err(TokenDenied::NotFor("the token is for another channel"));
+            return Err(TokenDenied::NotFor("it is for another channel"));
         }
         if claimed.user.as_deref().unwrap_or_default() != place.user {
-            return Err(TokenDenied::NotFor("the token belongs to another user"));
+            return Err(TokenDenied::NotFor("it belongs to another user"));
         }
         let options = shared.config.namespaces.of(place.channel);
         let says = counted(SubscriptionClaims::read(&claimed.all, &options), shared)?;
         let client = says.client.as_deref();
         if client.is_some_and(|client| client != place.client) {
-            return Err(TokenDenied::NotFor("the token is for another connection"));
+            return Err(TokenDenied::NotFor("it is for another connection"));
         }
         Ok(SubscriptionToken {
             validity: term,

@@ -128,7 +128,10 @@ impl Centrifuge {
             return;
         }
         if self.subscriptions.len() >= cx.shared.config.limits.channels_per_client {
-            let what = "not subscribed: the connection has reached its channel limit";
+            let channel = channel.as_str();
+            let what = format!(
+                "not subscribed to {channel:?}: the connection has reached its channel limit"
+            );
             cx.shared.log(cx.id, NoteLevel::Info, what);
             return;
         }
@@ -141,7 +144,7 @@ impl Centrifuge {
         let joined = match join(channel, ticket, &subscribe_options, cx) {
             Ok(joined) => joined,
             Err(code) => {
-                let what = format!("not subscribed: {}", code.text());
+                let what = format!("not subscribed to {:?}: {}", wanted.channel, code.text());
                 cx.shared.log(cx.id, NoteLevel::Info, what);
                 return;
             }
@@ -202,7 +205,10 @@ impl Centrifuge {
             }
             (UserAction::Subscribe(wanted), HubReply::Failed) => {
                 self.leave(&wanted.channel, cx);
-                let what = "not subscribed: the channel is not available now";
+                let channel = &wanted.channel;
+                let what = format!(
+                    "not subscribed to {channel:?}: the channel is unavailable at the moment"
+                );
                 cx.shared.log(cx.id, NoteLevel::Info, what);
             }
             _ => {}

@@ -140,7 +140,8 @@ impl PushSession {
 fn finish_subscription(channel: &str, answer: &HubReply, cx: &mut SessionContext<'_>) {
     let HubReply::Subscribed(joined) = answer else {
         if *answer == HubReply::Failed {
-            let why = "not subscribed: the channel is not available now";
+            let why =
+                format!("not subscribed to {channel:?}: the channel is unavailable at the moment");
             cx.shared.log(cx.id, NoteLevel::Info, why);
         }
         return;
