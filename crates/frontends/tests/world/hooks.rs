@@ -1,7 +1,7 @@
 //! Lets a test act as the hooks: it receives the hook requests and makes the decisions.
 
-#[path = "list_connections.rs"]
-mod list_connections;
+#[path = "token_renewals.rs"]
+mod token_renewals;
 
 use veche_frontends::hooks::{HookDecision, HookRequest};
 use veche_frontends::identity::IdentityResult;
