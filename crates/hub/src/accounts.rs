@@ -116,7 +116,7 @@ impl Accounts {
         budgets: impl Iterator<Item = (&'n str, usize)>,
     ) {
         let [first, others @ ..] = &mut *self.pools else {
-            unreachable!("the first account always exists");
+            unreachable!("the list of pools always begins with the common budget");
         };
         first.bytes_max = common;
         others.iter_mut().for_each(|pool| pool.is_removed = true);

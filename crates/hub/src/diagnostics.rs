@@ -60,7 +60,7 @@ impl<E: Engine> Hub<E> {
             ("channels with subscribers", self.occupied.into()),
             ("users", self.users.into()),
             ("members", members as u64),
-            ("rosters", all_members as u64),
+            ("channels with members", all_members as u64),
             ("users within their leave delay", leaving as u64),
         ]
         .into_iter()

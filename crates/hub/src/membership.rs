@@ -27,7 +27,7 @@ pub enum SubscribeError {
     #[error("the session has ended")]
     Stale,
     /// The worker has reached its limit of subscriptions or sessions.
-    #[error("too many subscriptions on this worker")]
+    #[error("the worker has reached its limit of subscriptions or sessions")]
     Full,
 }
 

@@ -49,7 +49,11 @@ impl Outlet for Port<'_> {
     fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
         if mail.class() != HubMessageClass::Control {
             *self.wires.taken.entry((self.me, to)).or_default() += 1;
-            assert!(self.taken(to) <= CREDITS + 2, "more than a yes is good for");
+            let taken = self.taken(to);
+            assert!(
+                taken <= CREDITS + 2,
+                "{taken} messages sent, more than the lane's credits"
+            );
         }
         let lane = self.wires.lanes.entry((self.me, to)).or_default();
         lane.push_back(mail);

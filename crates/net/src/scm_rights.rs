@@ -23,7 +23,10 @@ pub fn send(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let fits = ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
-    debug_assert!(fits, "at most DESCRIPTORS_MAX");
+    debug_assert!(
+        fits,
+        "a message carries at most {DESCRIPTORS_MAX} descriptors"
+    );
     sendmsg(
         socket,
         &[IoSlice::new(bytes)],
