@@ -539,7 +539,7 @@ fn every_module_has_a_description() {
         .collect();
     assert_none(
         &problems,
-        "begin with //! what it is, what it does not know, where the bytes go next",
+        "the file has to begin with a //! comment that describes it, its limits, and where the bytes go next",
     );
 }
 

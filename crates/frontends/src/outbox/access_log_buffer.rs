@@ -508,7 +508,9 @@ mod tests {
         access_log.response_started(ID, 101);
         access_log.session_opened(ID);
         access_log.end(ID, CLIENT, 0);
-        let session = done(&mut access_log)[0].session.expect("it was one");
+        let session = done(&mut access_log)[0]
+            .session
+            .expect("an entry of a session");
         assert_eq!(session.close_code, Some(1006));
     }
 
@@ -603,7 +605,7 @@ mod tests {
         access_log.end(ID, CLIENT, 100);
         let entry = done(&mut access_log).remove(0);
         assert_eq!((entry.bytes_in, entry.bytes_out), (11, 0));
-        let session = entry.session.expect("it was one");
+        let session = entry.session.expect("an entry of a session");
         assert_eq!((session.messages_in, session.close_code), (2, Some(1005)));
     }
 

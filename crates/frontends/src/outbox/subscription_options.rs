@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_are_of_one_channel_and_end() {
+    fn options_belong_to_one_channel_and_can_be_forgotten() {
         let mut all = SubscriptionOptionsMap::default();
         let options = SubscriptionOptions {
             joins: true,
@@ -232,7 +232,7 @@ mod tests {
         assert!(all.find(2, "a").is_none());
         all.set(1, "b", SubscriptionOptions::default());
         all.forget(1, "a");
-        assert!(all.0.is_empty(), "nothing is kept for what is as usual");
+        assert!(all.0.is_empty(), "default options are not stored");
         all.set(1, "a", options);
         all.forget_all(1);
         assert!(all.0.is_empty());

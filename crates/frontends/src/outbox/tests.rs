@@ -154,8 +154,8 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
         for _ in 0..3 {
             deliver(&mut all, "a", "z", late);
         }
-        assert_eq!(all.of(ID).queued(), queued, "missed");
-        assert_eq!(fallen_behind(&mut all), [ID], "told once");
+        assert_eq!(all.of(ID).queued(), queued, "misses the publications");
+        assert_eq!(fallen_behind(&mut all), [ID], "reported once");
         assert_eq!(all.take_dropped().missed, 3);
         // A publication that must not be missed may use the whole outbox, not only half of it.
         deliver(&mut all, "a", "kept", PLAIN);
@@ -334,7 +334,10 @@ fn applications_learn_that_the_outbox_is_full_and_has_room_again() {
     assert_eq!(all.send(ID, MessageKind::Text, b""), SendResult::Full);
     assert_eq!(all.send(ID, MessageKind::Text, b""), SendResult::Full);
     all.settle_filled();
-    assert!(!all.has_drained(), "nothing has left");
+    assert!(
+        !all.has_drained(),
+        "the client has not received anything yet"
+    );
     assert_eq!(bytes(&mut all).len(), 504);
     all.set_unsent(ID, 126);
     assert!(!all.has_drained());
@@ -528,7 +531,7 @@ fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
     assert_eq!(
         flush(&mut all),
         [],
-        "held back until its registration is answered"
+        "output is held back until the session is registered"
     );
     all.release(ID);
     all.buffer(ID).extend_from_slice(b" and more");

@@ -28,7 +28,7 @@ path = "/soak"
 handler = "lua"
 script = "app.lua"
 identity = "query:user"
-# What a virtual machine's host takes away counts as used: handlers that do little should not be ended for that.
+# Twice the default, since on a virtual machine steal time counts as CPU time of the handler.
 cpu_budget = "40ms"
 [[route]]
 path = "/hog"

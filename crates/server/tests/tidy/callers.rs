@@ -8,30 +8,31 @@ use super::imports::{Modules, crates, tokens};
 use super::{assert_none, files};
 
 /// The reason why only tests call some functions of the serialised runtime contract.
-const SERIALISED: &str = "worker processes are to speak it; so far only its vectors do";
+const SERIALISED: &str =
+    "the serialised runtime contract is for worker processes; so far only its tests use it";
 
 /// Functions that only tests call, each with the reason why it is public.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("frame_bytes_max", SERIALISED),
     (
         "counting_runs",
-        "the script crate's tests give each run a fixed share of a turn",
+        "the script crate's tests need runs that take a fixed part of the turn's time",
     ),
     (
         "has_event_handlers",
-        "the script crate's tests look at what a script wants; the runtime contract has no such query",
+        "the script crate's tests check which scripts handle events; the runtime contract has no such query",
     ),
     (
         "idle_connections",
-        "the crate's tests count the connections that a client keeps",
+        "the FastCGI crate's tests check how many connections a client keeps open",
     ),
     (
         "set_room",
-        "the server's test of its glue fills transports of the simulated network",
+        "the server's tests limit how many bytes the simulated network accepts",
     ),
     (
         "with_virtual_time",
-        "the script crate's tests must not depend on the machine's load",
+        "the script crate's tests need results that do not depend on the machine's load",
     ),
 ];
 

@@ -8,16 +8,17 @@ use super::{assert_none, sources};
 
 /// The reason why a type of the configuration and a type of the running server share a name.
 const AS_CONFIGURED: &str =
-    "one thing as configured and as used; the server converts one into the other";
+    "the configured and the running form of one thing; the server converts one into the other";
 
 /// The reason why a type of the protocol and a type of the server share a name.
-const AS_SENT: &str = "one thing in Centrifugo's protocol and in the server";
+const AS_SENT: &str = "the same thing in Centrifugo's protocol and in the server";
 
 /// The allowed reason for types with the same name in several application runtimes.
 const OF_RUNTIMES: &str = "each runtime of applications has its own form of the same thing";
 
 /// The allowed reason for general type names such as `Error` in several crates.
-const OF_MODULES: &str = "the word of its crate or module, which is named with it where two meet";
+const OF_MODULES: &str =
+    "a general name; code that uses two of these types writes the crate or module before each";
 
 /// Names that several crates define, with the reasons.
 const SHARED: &[(&str, &str)] = &[
@@ -30,7 +31,7 @@ const SHARED: &[(&str, &str)] = &[
     ("ListenerRole", AS_CONFIGURED),
     (
         "Mutex",
-        "a lock that a model checker can replace, in two crates that depend on no common one",
+        "a lock that a model checker can replace; the two crates that define it have no common dependency",
     ),
     ("Options", OF_MODULES),
     ("Program", OF_RUNTIMES),

@@ -170,7 +170,11 @@ fn events_that_found_no_room_are_counted() {
     assert_eq!((events.len(), lost), (EVENTS_MAX as usize, 3));
     events.clear();
     turn(&mut worker);
-    assert_eq!(worker.poll_channel_events().1, 0, "told once");
+    assert_eq!(
+        worker.poll_channel_events().1,
+        0,
+        "lost events are reported once"
+    );
 }
 
 #[test]

@@ -179,7 +179,10 @@ mod tests {
         let commands = vec![b'x'; (RELAYED_BYTES_MAX / 4) - RELAY_BYTES];
         for _ in 0..3 {
             (0..4).for_each(|_| assert!(relays.keep(&commands)));
-            assert!(!relays.keep(b""), "nothing has room");
+            assert!(
+                !relays.keep(b""),
+                "a full queue rejects even an empty relay"
+            );
             for _ in 0..4 {
                 assert_eq!(relays.next().as_ref(), Some(&commands));
             }
