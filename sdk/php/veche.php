@@ -553,7 +553,7 @@ final class App
     public static function create(int $concurrency = 1): self
     {
         Runner::watchEnd();
-        return $concurrency >= 1 ? new self($concurrency) : throw new CallerException('concurrency is at least 1');
+        return $concurrency >= 1 ? new self($concurrency) : throw new CallerException('concurrency must be at least 1');
     }
 
     /**
@@ -657,7 +657,7 @@ final class App
                 ? new Response(200, $result, ['Content-Type' => 'text/plain; charset=utf-8'])
                 : $result;
             if (!$response instanceof Response) {
-                throw new CallerException('a request handler returns a Response or a string');
+                throw new CallerException('a request handler must return a Response or a string');
             }
             if ($response->stream !== null) {
                 self::streamed($response, $handling);
@@ -883,7 +883,7 @@ final class App
         }
         $descriptor = getenv('VECHE_FD');
         if (!is_string($descriptor) || preg_match('/^\d{1,4}$/', $descriptor) !== 1) {
-            throw new CallerException('Veche starts this program: name it as the command of an [[app]]');
+            throw new CallerException('only Veche can start this program: set it as the command of an [[app]]');
         }
         $stream = fopen("php://fd/$descriptor", 'r+');
         if ($stream === false) {
@@ -978,7 +978,7 @@ final class App
     private function on(string $event, Closure $handler): self
     {
         if (isset($this->handlers[$event])) {
-            throw new CallerException("there is a handler of \"$event\" already");
+            throw new CallerException("the event \"$event\" already has a handler");
         }
         $this->handlers[$event] = $handler;
         return $this;
@@ -993,7 +993,7 @@ final class App
                 return $isAnswered ? ['reply' => (new Grant())->reply($handling)] : [];
             }
             if (!$decision instanceof Decision) {
-                throw new CallerException('a handler of a command returns a Grant, a Refusal or a Disconnection');
+                throw new CallerException('a command handler must return a Grant, a Refusal or a Disconnection');
             }
             return ['reply' => $decision->reply($handling)];
         });
@@ -1129,10 +1129,10 @@ final class Client extends AbstractClient
     ) {
         $address = Address::parse($url, ['http', 'https']);
         if ($key !== null && preg_match('/^[\x21-\x7e]+$/', $key) !== 1) {
-            throw new CallerException('a key consists of printable ASCII characters without spaces');
+            throw new CallerException('an API key must consist of printable ASCII characters without spaces');
         }
         if ($timeout <= 0 || $connectTimeout <= 0 || $retries < 0) {
-            throw new CallerException('timeouts are positive, and retries at least 0');
+            throw new CallerException('timeouts must be positive, and retries must be at least 0');
         }
         $this->base = preg_replace('#(?:/api)?/*$#', '', $address->target) . '/api/';
         $this->transport = $transport ?? (extension_loaded('curl')
@@ -1307,10 +1307,10 @@ final class Command
         array $except = [],
     ): self {
         if ($code !== null && ($code < 3000 || $code > 4999)) {
-            throw new CallerException('a close code is between 3000 and 4999');
+            throw new CallerException('a close code must be between 3000 and 4999');
         }
         if (strlen($reason) > 123) {
-            throw new CallerException('a close reason has at most 123 bytes');
+            throw new CallerException('a close reason may have at most 123 bytes');
         }
         if ($code === null && $reason !== '') {
             throw new CallerException('a close reason needs a code');
@@ -1471,14 +1471,14 @@ final class Command
     public static function batch(self ...$commands): self
     {
         if ($commands === [] || count($commands) > 1000) {
-            throw new CallerException('a batch has 1 to 1000 commands');
+            throw new CallerException('a batch must have 1 to 1000 commands');
         }
         $commands = array_values($commands);
         $objects = array_map(static fn (self $one): string => "{\"$one->method\":{$one->body()}}", $commands);
         $decode = static function (Fields $fields) use ($commands): array {
             $replies = array_values($fields->map('replies', static fn (Fields $reply): Fields => $reply));
             if (count($replies) !== count($commands)) {
-                throw new ServerException('unexpected answer: not one reply for each command', 0, true);
+                throw new ServerException('unexpected answer: there must be one reply for each command', 0, true);
             }
             return array_map(static fn (self $one, Fields $reply): Reply => $one->reply($reply), $commands, $replies);
         };
@@ -1541,7 +1541,7 @@ final class Command
      */
     public function answered(string $json): mixed
     {
-        $answer = Fields::decode($json) ?? throw new ServerException('unexpected answer: no JSON object', 0, true);
+        $answer = Fields::decode($json) ?? throw new ServerException('unexpected answer: not a JSON object', 0, true);
         if ($answer->has('error')) {
             $error = $answer->object('error');
             throw ErrorCode::exception($error->int('code'), $error->string('message'), $this->publishes());
@@ -1643,12 +1643,12 @@ final class Command
     private static function names(string $kind, array $names): array
     {
         if ($names === [] || count($names) > self::TARGETS_MAX) {
-            throw new CallerException("a command names 1 to 1024 {$kind}s");
+            throw new CallerException("a command must name 1 to 1024 {$kind}s");
         }
         $checked = [];
         foreach ($names as $name) {
             $isText = is_string($name) || is_int($name);
-            $checked[] = $isText ? self::name($kind, (string) $name) : throw new CallerException("$kind is no string");
+            $checked[] = $isText ? self::name($kind, (string) $name) : throw new CallerException("$kind must be a string");
         }
         return $checked;
     }
@@ -1829,7 +1829,7 @@ final class Connection
     private function inOpen(): void
     {
         if ($this->request === null) {
-            throw new CallerException('this is possible in an open handler only');
+            throw new CallerException('this call is only possible in an open handler');
         }
     }
 
@@ -2240,7 +2240,7 @@ final class Disconnection implements Decision
     public function __construct(public readonly int $code, public readonly string $reason = '')
     {
         if ($code < 3000 || $code > 4999) {
-            throw new CallerException('a close code is between 3000 and 4999');
+            throw new CallerException('a close code must be between 3000 and 4999');
         }
     }
 
@@ -2415,7 +2415,7 @@ final class Refusal implements Decision
         public readonly bool $isTemporary = false,
     ) {
         if ($code < 1) {
-            throw new CallerException('the code of an error is at least 1');
+            throw new CallerException('an error code must be at least 1');
         }
     }
 
@@ -2533,7 +2533,7 @@ final class CurlTransport implements Transport
         }
         if (!$isWhole) {
             // curl treats a truncated response head as complete.
-            throw new NetworkException("$this->base: the connection ended within the answer", 0, true);
+            throw new NetworkException("$this->base: the connection ended before the end of the answer", 0, true);
         }
         return new Response(curl_getinfo($handle, CURLINFO_RESPONSE_CODE), $received, $answered);
     }
@@ -2746,7 +2746,7 @@ final class ResponseReader
     {
         $more = ($this->more)();
         if ($more === '') {
-            throw new NetworkException('the connection ended within the answer', 0, true);
+            throw new NetworkException('the connection ended before the end of the answer', 0, true);
         }
         $this->buffer .= $more;
     }
@@ -2915,7 +2915,7 @@ final class Json
             return json_encode($value, self::FLAGS);
         } catch (JsonException $error) {
             $hint = $error->getCode() === JSON_ERROR_UTF8 ? '; wrap bytes in Veche\Binary' : '';
-            throw new CallerException("not to be expressed in JSON: {$error->getMessage()}$hint", 0, false, $error);
+            throw new CallerException("the value can't be encoded as JSON: {$error->getMessage()}$hint", 0, false, $error);
         }
     }
 
@@ -3146,7 +3146,7 @@ final class LineClient implements Publisher
     private static function decode(string $line): Fields
     {
         return Fields::decode($line)
-            ?? throw new ServerException('unexpected answer: no JSON object; is this the push listener?', 0, true);
+            ?? throw new ServerException('unexpected answer: not a JSON object; is this a push listener?', 0, true);
     }
 
     private static function error(Fields $answer): VecheException
@@ -3194,8 +3194,8 @@ final class Address
         $problem = match (true) {
             !in_array($scheme, $schemes, true) => $expected,
             $port === 0 => 'the port is missing',
-            isset($parts['user']) || isset($parts['pass']) => 'a user and a password have no meaning here',
-            isset($parts['fragment']) => 'a fragment has no meaning here',
+            isset($parts['user']) || isset($parts['pass']) => 'a user and a password are not allowed',
+            isset($parts['fragment']) => 'a fragment is not allowed',
             preg_match('/[\x00-\x20\x7f]/', $url) === 1 => 'it contains a space or a control character',
             default => null,
         };
@@ -3336,7 +3336,7 @@ final class Socket
             }
             $done += $written;
             if ($written === 0 && !$this->wait(false, $deadline)) {
-                throw new TimeoutException("$this->address takes no bytes", 0, $done > 0);
+                throw new TimeoutException("$this->address accepted no data in time", 0, $done > 0);
             }
         }
     }
@@ -3747,9 +3747,9 @@ final class PublishOptions
         self::checkTerm('versionEpoch', $versionEpoch);
         $problem = match (true) {
             $version !== null && $version < 0 => 'version is negative',
-            $version !== null && $skipHistory => 'version and skipHistory exclude each other',
+            $version !== null && $skipHistory => "version and skipHistory can't be combined",
             $version === null && $versionEpoch !== null => 'versionEpoch needs version',
-            count($tags) > 32 => 'at most 32 tags',
+            count($tags) > 32 => 'a publication may have at most 32 tags',
             default => null,
         };
         foreach ($tags as $name => $value) {
@@ -3783,7 +3783,7 @@ final class PublishOptions
     private static function checkTerm(string $name, ?string $term): void
     {
         if ($term !== null && ($term === '' || strlen($term) > 128)) {
-            throw new CallerException("$name has 1 to 128 bytes");
+            throw new CallerException("$name must have 1 to 128 bytes");
         }
     }
 }
@@ -3924,7 +3924,7 @@ final class Response
         ?string $file = null,
     ) {
         if ($status < 200 || $status > 599) {
-            throw new CallerException('a status is between 200 and 599');
+            throw new CallerException('a status must be between 200 and 599');
         }
         $this->file = $file;
         $this->body = is_string($body) ? $body : '';
@@ -4743,7 +4743,7 @@ final class AppTester
             'connection' => ['open' => $of !== null && $of->closeCode === null],
             'renew' => isset($this->tokens[$head['token']])
                 ? ['expires_in' => $this->tokens[$head['token']]]
-                : $refused('the token does not hold'),
+                : $refused('the token is not valid'),
             'subscribe' => isset($head['since']) ? ['position' => 'fake:0', 'recovered' => false] : [],
             'part' => [],
             default => $refused('calls of the API go to the fake client'),
@@ -4759,7 +4759,7 @@ final class AppTester
         $result = ['type' => 'result', 'id' => $head['id']];
         try {
             $answer = $this->{$head['call']}
-                ?? throw new LogicException("the test sets no \$tester->{$head['call']} to answer it");
+                ?? throw new LogicException("the test must set \$tester->{$head['call']} to answer this call");
             [$more, $data] = match ($head['call']) {
                 'mysql' => self::rows(
                     $head['wanted'],
@@ -5236,7 +5236,7 @@ final class Key
             throw new CallerException('the secret is empty');
         }
         if (!in_array($algorithm, ['HS256', 'HS384', 'HS512'], true)) {
-            throw new CallerException("$algorithm is no algorithm of a secret");
+            throw new CallerException("$algorithm is not an algorithm for a secret");
         }
         return new self($algorithm, $secret, $id);
     }
@@ -5261,7 +5261,7 @@ final class Key
         }
         $key = openssl_pkey_get_private($pem, $passphrase);
         if ($key === false) {
-            throw new CallerException('this is no private key in PEM, or the passphrase is wrong');
+            throw new CallerException('the text is not a private key in PEM, or the passphrase is wrong');
         }
         $details = openssl_pkey_get_details($key);
         $allowed = match ($details['type']) {
@@ -5270,11 +5270,11 @@ final class Key
             default => [],
         };
         if ($allowed === []) {
-            throw new CallerException('the key is neither RSA nor on P-256, P-384 or P-521');
+            throw new CallerException('the key must be RSA or on P-256, P-384 or P-521');
         }
         $algorithm ??= $allowed[0];
         if (!in_array($algorithm, $allowed, true)) {
-            throw new CallerException("$algorithm is no algorithm of this key");
+            throw new CallerException("$algorithm is not an algorithm for this key");
         }
         return new self($algorithm, $key, $id);
     }
@@ -5357,7 +5357,7 @@ final class Tokens
         private readonly string|array|null $audience = null,
     ) {
         if ($ttl < 1) {
-            throw new CallerException('a token holds for at least a second');
+            throw new CallerException('ttl must be at least 1 second');
         }
     }
 
@@ -5527,10 +5527,10 @@ final class Client
             do {
                 $bytes = $socket->read($deadline);
                 if ($bytes === null) {
-                    throw new TimeoutException("no handshake from $address within $timeout s");
+                    throw new TimeoutException("$address did not complete the handshake within $timeout s");
                 }
                 if ($bytes === '') {
-                    throw new NetworkException("$address closed the connection within the handshake");
+                    throw new NetworkException("$address closed the connection during the handshake");
                 }
                 $opened = $handshake->take($bytes);
             } while ($opened === null);
@@ -5578,7 +5578,7 @@ final class Client
     public function ping(string $payload = ''): void
     {
         if (strlen($payload) > 125) {
-            throw new CallerException('a ping has at most 125 bytes');
+            throw new CallerException('a ping may have at most 125 bytes');
         }
         $this->write(Frame::encode(Opcode::Ping, $payload));
     }
@@ -5633,10 +5633,10 @@ final class Client
     public function close(int $code = 1000, string $reason = ''): void
     {
         if ($code !== 1000 && ($code < 3000 || $code > 4999)) {
-            throw new CallerException('a close code is 1000, or between 3000 and 4999');
+            throw new CallerException('a close code must be 1000 or between 3000 and 4999');
         }
         if (strlen($reason) > 123 || preg_match('//u', $reason) !== 1) {
-            throw new CallerException('a close reason is UTF-8 of at most 123 bytes');
+            throw new CallerException('a close reason must be UTF-8 of at most 123 bytes');
         }
         if ($this->isClosed) {
             return;
@@ -5659,7 +5659,7 @@ final class Client
     private function event(Deadline $deadline): ?Event
     {
         if ($this->isClosed) {
-            throw new ClosedException(1006, 'the connection has ended before');
+            throw new ClosedException(1006, 'the connection has already ended');
         }
         try {
             while (($event = $this->receiver->next()) === null) {
@@ -5701,7 +5701,7 @@ final class Client
     private function write(string $frame): void
     {
         if ($this->isClosed) {
-            throw new ClosedException(1006, 'the connection has ended before');
+            throw new ClosedException(1006, 'the connection has already ended');
         }
         try {
             $this->socket->write($frame, Deadline::in($this->timeout));
@@ -5826,7 +5826,7 @@ final class Handshake
                 throw new CallerException("bad header \"$name\"");
             }
             if (in_array(strtolower((string) $name), self::OURS, true)) {
-                throw new CallerException("the header $name belongs to the handshake");
+                throw new CallerException("the header $name is reserved for the handshake");
             }
         }
         foreach ($protocols as $protocol) {
@@ -5927,7 +5927,7 @@ final class Handshake
 
     private static function broken(string $why): ProtocolException
     {
-        return new ProtocolException("this is no WebSocket: $why", 1002);
+        return new ProtocolException("the WebSocket handshake failed: $why", 1002);
     }
 }
 
@@ -6441,7 +6441,7 @@ final class Engine
      */
     public static function current(): self
     {
-        return self::$current ?? throw new CallerException('this is possible in a handler of a worker only');
+        return self::$current ?? throw new CallerException('this call is only possible in a handler of a worker');
     }
 
     /**
@@ -6533,9 +6533,9 @@ final class Engine
     {
         if (!$this->canCall) {
             $why = match ($call) {
-                'mysql', 'redis', 'http' => 'pools need runtime = "php", use a PHP extension here',
+                'mysql', 'redis', 'http' => 'the pools of Veche need runtime = "php"; use a PHP extension instead',
                 'api' => '[[app]] needs api_url and api_key_file',
-                default => 'it needs the socket of a worker, runtime = "php"',
+                default => 'this call needs runtime = "php"',
             };
             throw new CallerException("$call: not possible under FastCGI: $why");
         }
@@ -6573,7 +6573,7 @@ final class Engine
 
     private function active(): Handling
     {
-        return $this->active ?? throw new CallerException('this is possible in a handler of a worker only');
+        return $this->active ?? throw new CallerException('this call is only possible in a handler of a worker');
     }
 
     /**
@@ -6595,7 +6595,7 @@ final class Engine
                 $this->payloadBytesMax = $head['payload_bytes_max'] ?? $this->payloadBytesMax;
                 return null;
             case 'refuse':
-                throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
+                throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'Veche gave no reason'));
             case 'result':
                 $waiting = $this->calls[$head['id']] ?? null;
                 unset($this->calls[$head['id']]);
@@ -6607,7 +6607,7 @@ final class Engine
                 // A cancellation is ignored, since the server expects an answer to a cancelled event too.
                 return null;
             default:
-                throw new ServerException("a frame of the unknown type \"{$head['type']}\"");
+                throw new ServerException("Veche sent a frame of the unknown type \"{$head['type']}\"");
         }
     }
 
@@ -6755,7 +6755,7 @@ final class Engine
      */
     private static function fault(string $call, array $error): VecheException
     {
-        $message = "$call: " . ($error['message'] ?? 'it has failed');
+        $message = "$call: " . ($error['message'] ?? 'the call failed');
         $code = $error['code'] ?? 0;
         $name = is_string($code) ? $code : null;
         $number = is_int($code) ? $code : 0;
@@ -6851,7 +6851,7 @@ final class Frame
         $headBytes = strlen($head);
         $payloadBytes = strlen($payload);
         if ($headBytes > $headBytesMax || $payloadBytes > $payloadBytesMax) {
-            throw new CallerException('more effects, or more data, than Veche takes at once');
+            throw new CallerException('the frame has more effects or data than Veche accepts');
         }
         return pack('VV', $headBytes, $payloadBytes);
     }
@@ -6868,10 +6868,10 @@ final class Frame
         try {
             $values = json_decode($head, true, 64, JSON_THROW_ON_ERROR | JSON_BIGINT_AS_STRING);
         } catch (JsonException $error) {
-            throw new ServerException("a head that is no JSON: {$error->getMessage()}", 0, false, $error);
+            throw new ServerException("the head of a frame is not JSON: {$error->getMessage()}", 0, false, $error);
         }
         if (!is_array($values) || !is_string($values['type'] ?? null)) {
-            throw new ServerException('a head without a type');
+            throw new ServerException('the head of a frame has no type');
         }
         return new self($values, $payload);
     }
@@ -6888,7 +6888,7 @@ final class Frame
             return $number === null ? null : $this->payload;
         }
         if (!isset($lengths[$number]) || array_sum($lengths) !== strlen($this->payload)) {
-            throw new ServerException("no part $number");
+            throw new ServerException("a frame has no part $number");
         }
         return substr($this->payload, array_sum(array_slice($lengths, 0, $number)), $lengths[$number]);
     }
@@ -6991,10 +6991,10 @@ final class FrameDecoder
             [1 => $head, 2 => $payload] = unpack('V2', $this->buffer, $this->start);
         }
         if ($head === 0 || $head > $this->headBytesMax) {
-            throw new ServerException($head === 0 ? 'a frame without a head' : "a head of $head bytes");
+            throw new ServerException($head === 0 ? 'a frame has no head' : "the head of a frame is too long: $head bytes");
         }
         if ($payload > $this->payloadBytesMax) {
-            throw new ServerException("a payload of $payload bytes");
+            throw new ServerException("the payload of a frame is too long: $payload bytes");
         }
         if ($available < Frame::PREFIX_BYTES + $head + $payload) {
             return null;
@@ -7261,7 +7261,7 @@ final class Runner
         while ($bytes !== '') {
             $written = @fwrite($this->stream, $bytes);
             if ($written === false || $written === 0) {
-                throw new NetworkException('Veche is gone', 0, true);
+                throw new NetworkException('Veche closed the connection to this worker', 0, true);
             }
             $bytes = substr($bytes, $written);
         }
@@ -7345,7 +7345,7 @@ final class Values
                 array_keys($value),
                 $value,
             )),
-            default => throw new CallerException('a value is null, a boolean, a number or a string'),
+            default => throw new CallerException('a value must be null, a boolean, a number or a string'),
         };
     }
 

@@ -163,7 +163,7 @@ impl CertificateManager {
                     Some(format!("the certificate for {names} has expired"))
                 }
                 _ => Some(format!(
-                    "no certificate for {names} yet: clients that request these names get the listener's first other certificate, or an alert if there is none"
+                    "no certificate for {names} yet: clients that request these names get the listener's first other certificate, or a TLS alert if it has no other"
                 )),
             };
             if let Some(what) = what {
@@ -355,7 +355,7 @@ impl ActiveOrder {
         if let Some(account) = &ended.account
             && let Err(error) = self.folder.save_account(account)
         {
-            error!(target: TARGET, "acme: the account can't be saved, the next order creates another: {error}");
+            error!(target: TARGET, "acme: the account can't be saved, so the next order creates another account: {error}");
         }
         let names = self.names.join(", ");
         let now_s = config::unix_now_s();

@@ -146,11 +146,14 @@ impl CertificateInfo {
     pub(super) fn check_issued(&self, names: &[String], now_s: i64) -> Result<(), String> {
         let why = match () {
             () if !self.is_for(names) => {
-                format!("the certificate is for the names {:?}", self.names)
+                format!(
+                    "the certificate lacks a requested name; it is for {:?}",
+                    self.names
+                )
             }
             () if now_s < self.valid_from_s => {
                 format!(
-                    "the certificate is valid from {} on, in Unix time",
+                    "the certificate is not valid before {}, in Unix time",
                     self.valid_from_s
                 )
             }

@@ -190,7 +190,7 @@ static SERVER: &[Directive] = &[
         default: DefaultValue::Unset("the folder of each script"),
         handlers: &[],
         change: ReloadEffect::Restart,
-        doc: "The folder in which relative paths of `table:save` and `table:load` begin, and the only one that `table:save` can write to if `sandbox` is on. Created if its parent exists, accessible to the server's user only.",
+        doc: "The folder to which relative paths of `table:save` and `table:load` refer, and the only one that `table:save` can write to if `sandbox` is on. Created if its parent exists, accessible to the server's user only.",
     },
 ];
 
@@ -306,7 +306,7 @@ static LISTEN: &[Directive] = &[
         default: DefaultValue::Toml("\"x-forwarded-for\""),
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "The header in which trusted proxies send the client's address: `X-Forwarded-For`, `Forwarded` (RFC 7239), or a header that contains only the address, such as `\"header:CF-Connecting-IP\"`. Only this one is read: proxies pass on headers that they do not write, as the client sent them. If it lists several addresses, the last one that is not a trusted proxy's is used.",
+        doc: "The header in which trusted proxies send the client's address: `X-Forwarded-For`, `Forwarded` (RFC 7239), or a header that contains only the address, such as `\"header:CF-Connecting-IP\"`. Only this header is read, because proxies pass on other headers as the client sent them. If it lists several addresses, the last one that is not a trusted proxy's is used.",
     },
     Directive {
         section: Section::Listen,

@@ -116,9 +116,9 @@ impl RawReader<'_, '_> {
                     other => format!("{name} = {}", describe(other)),
                 };
                 let why = if section.repeats() {
-                    ": it can be repeated"
+                    "; this section can be repeated"
                 } else {
-                    ": it can't be repeated"
+                    "; this section can't be repeated"
                 };
                 self.add(
                     key.span().start,
@@ -173,7 +173,10 @@ impl RawReader<'_, '_> {
                 _ if index == TABLES_MAX => {
                     return self.add(
                         at,
-                        format!("more than {TABLES_MAX} sections {}", section.header()),
+                        format!(
+                            "at most {TABLES_MAX} sections {} are allowed",
+                            section.header()
+                        ),
                     );
                 }
                 DeValue::Table(table) => self.table(section, index, at, table),

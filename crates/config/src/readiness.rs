@@ -163,7 +163,7 @@ impl<'c> ReadinessCheck<'c> {
         let may = |right| self.may(folder, right, accessed_by);
         match may(AccessRight::Write) && may(AccessRight::Enter) {
             true => None,
-            false => Some(self.refusal("make files in", folder, accessed_by)),
+            false => Some(self.refusal("create files in", folder, accessed_by)),
         }
     }
 

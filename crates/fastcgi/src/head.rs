@@ -18,7 +18,7 @@ pub struct CgiHead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// The empty line at the end of the head is missing.
-    #[error("the headers of the response have no end")]
+    #[error("the headers of the response do not end with an empty line")]
     Endless,
     /// A line has no colon.
     #[error("the response has a header without a colon")]

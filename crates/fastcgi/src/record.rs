@@ -42,7 +42,7 @@ pub struct Record<'a> {
 /// The error for bytes that are not a record of FastCGI 1.0. Contains their first byte, which would be the version of a
 /// record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the response has a record of version {0} and is not FastCGI")]
+#[error("the response is not FastCGI: it has a record of version {0}")]
 pub struct NoRecord(pub u8);
 
 /// Appends a record with the content, which has at most [`CONTENT_BYTES_MAX`] bytes.

@@ -8,7 +8,7 @@ use rustix::fs::{FileType, Stat};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileFault {
     /// The last component of the path is a symbolic link.
-    #[error("it is a symbolic link, which is not allowed here")]
+    #[error("it is a symbolic link, which is not followed for this file")]
     Symlink,
     /// A component of the path is a symbolic link whose owner is not trusted. Root does not follow
     /// such links.

@@ -52,7 +52,7 @@ impl ResolvedPath {
 /// returned then exists and is not a symbolic link.
 pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<ResolvedPath> {
     let Some(name) = path.file_name() else {
-        let words = "this is not a file name";
+        let words = "the path does not end with a file name";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     };
     let us = geteuid();

@@ -121,7 +121,7 @@ pub enum HistoryError {
     /// The request asks for more publications than one reply may contain. The value is that
     /// maximum.
     #[error(
-        "a reply has at most {0} publications: request them in pages, each since the last publication of the page before"
+        "a reply has at most {0} publications: request pages, each since the last publication of the previous page"
     )]
     TooMany(usize),
     /// Replies that were not sent yet hold too many bytes of publications that streams have already dropped.

@@ -203,7 +203,7 @@ impl PasswordService {
             }
             Ok(PamReply::Failed(why) | PamReply::Unusable(why)) => failed(why),
             Ok(PamReply::Ready) => {
-                failed("a helper announced its start instead of answering".to_owned())
+                failed("the helper sent a start message instead of an answer".to_owned())
             }
             Err(CheckError::Barred { wait_s }) => {
                 let identity_result = IdentityResult::Failed(AuthError::TooManyAttempts {
@@ -219,7 +219,7 @@ impl PasswordService {
                 "the helper did not answer within {:?}",
                 self.pam.options.timeout
             )),
-            Err(CheckError::Gone) => failed("the helper ended during a check".to_owned()),
+            Err(CheckError::Gone) => failed("the helper ended during the check".to_owned()),
             Err(CheckError::Helper(why)) => failed(why),
         }
     }

@@ -24,7 +24,7 @@ impl Heartbeat {
     /// one.
     pub fn new(received: &str, answer: &str) -> Result<Self, &'static str> {
         if received.trim_matches(ANY).is_empty() {
-            return Err("the text to answer is missing, or is only a *");
+            return Err("the received text must not be empty or only a *");
         }
         if received.matches(ANY).count() > 1 || answer.matches(ANY).count() > 1 {
             return Err(

@@ -98,7 +98,7 @@ fn compare(weights: &[MessageMemory], available: u64) -> Result<(), String> {
     }
     let words: Vec<&str> = weights.iter().map(|weight| weight.words.as_str()).collect();
     Err(format!(
-        "messages may need {} of memory, but only {} are available: {}, in both directions; use fewer or smaller messages",
+        "messages may need {} of memory, but only {} is available: {}, in both directions; use fewer or smaller messages",
         bytes(needed as f64),
         bytes(available as f64),
         words.join(", and ")
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(compare(&weights, 120 * MIB), Ok(()));
         assert_eq!(
             compare(&weights, 119 * MIB).unwrap_err(),
-            "messages may need 120 MiB of memory, but only 119 MiB are available: messages of 4 MiB, 1 in flight on each of 10 \
+            "messages may need 120 MiB of memory, but only 119 MiB is available: messages of 4 MiB, 1 in flight on each of 10 \
              connections, and messages of 1 MiB, 1 in flight on each of 20 connections, in both directions; use fewer or smaller messages"
         );
     }

@@ -155,7 +155,7 @@ impl TestPayload {
     pub(crate) fn explain(&self, kind: MessageKind, data: &[u8]) -> String {
         if kind == self.kind {
             return format!(
-                "received instead of the expected message: {}",
+                "received a message other than the expected one: {}",
                 excerpt(data)
             );
         }
@@ -269,7 +269,7 @@ mod tests {
         );
         assert_eq!(
             payload.explain(MessageKind::Text, b"hi"),
-            "received instead of the expected message: \"hi\" (2 bytes)"
+            "received a message other than the expected one: \"hi\" (2 bytes)"
         );
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum TargetError {
     /// The URL is not supported.
     #[error(
-        "{0:?} can't be tested: expected ws://, wss://, http:// or https://, host, port and path"
+        "{0:?} can't be tested: expected a URL such as wss://example.org/path; the scheme must be ws, wss, http or https"
     )]
     Malformed(String),
     /// The scheme is not supported by the command.

@@ -169,7 +169,7 @@ impl WorkerProcess {
         match tally {
             Some(Ok(Ok(tally))) => Ok(tally),
             Some(Ok(Err(error))) => Err(exit_description(status, &error)),
-            _ => Err("the reader of its output has panicked".to_owned()),
+            _ => Err("the thread that reads the output of the process has panicked".to_owned()),
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn draft(mut settings: SettingsTree) -> ConfigDraft {
     draft.section("[api]");
     if let Some(key) = api_key {
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            draft.note("the API key has characters that a header can't have: create another one");
+            draft.note("the API key contains characters that an HTTP header can't contain: create another one");
         }
         draft.set("keys", "[{ file = \"api.key\" }]");
         draft.secret(settings.name("http_api.key"), "api.key", key);
@@ -268,7 +268,7 @@ impl TokenSettings {
         found.extend(jwks.map(|url| ("jwks", url)));
         if let [(taken, _), _, ..] = found[..] {
             draft.note(format!(
-                "{header}: tokens can be verified by keys of one kind only: {taken} is used"
+                "{header}: only one kind of token key can be used: {taken} was taken"
             ));
         }
         let (setting, value) = found.into_iter().next()?;
@@ -333,7 +333,9 @@ impl HookSettings {
                 true => hooks.urls.push((kind, url)),
                 false => {
                     let name = settings.name(&path);
-                    draft.note(format!("{name}: hooks use HTTP, not {url:?}"));
+                    draft.note(format!(
+                        "{name}: hooks require an http:// or https:// URL, not {url:?}"
+                    ));
                 }
             }
         }
@@ -412,7 +414,7 @@ fn clients(settings: &mut SettingsTree, identity: &str, draft: &mut ConfigDraft)
             }
             None if name == "websocket" => paths.push(path),
             None => {
-                let why = format!("{name} must have a path that ends with /{name}, not {path:?}");
+                let why = format!("the path of {name} must end with /{name}, but is {path:?}");
                 draft.note(why);
             }
         }
@@ -459,7 +461,7 @@ fn api(settings: &mut SettingsTree, has_key: bool, is_apart: bool, draft: &mut C
         draft.set("path", string_literal(&path));
         draft.set("handler", string_literal("api"));
     } else if has_key && prefix != "/api" {
-        draft.note(format!("the API is at /api, not at {prefix:?}"));
+        draft.note(format!("Veche's API is at /api, not at {prefix:?}"));
     }
 }
 

@@ -61,7 +61,7 @@ pub fn run(from: &MigrationSource) -> Result<(), CommandFailure> {
     let Some(output) = &args.output else {
         for secret in draft.secrets() {
             eprintln!(
-                "veche: write {} to the file {}, readable by the server's user only",
+                "veche: write the value of {} to the file {}, and make it readable by the server's user only",
                 secret.setting, secret.file
             );
         }

@@ -49,7 +49,7 @@ pub enum GlobError {
     #[error("a [ or {{ is not closed")]
     Open,
     /// A `}` has no opening `{`.
-    #[error("a }} without an opening {{")]
+    #[error("a }} has no opening {{")]
     Close,
     /// The end of a range precedes its start.
     #[error("a range in the pattern ends before it begins")]

@@ -134,7 +134,7 @@ impl<D: Connector> ConnectionPool<D> {
                 } = self.limits;
                 let Ok(Ok(permit)) = timeout(wait_timeout, free.acquire_owned()).await else {
                     let words = format!(
-                        "{}: no free connection within {wait_timeout:?}: all {size} of the pool {:?} are in use: {}",
+                        "{}: no free connection within {wait_timeout:?}: all {size} connections of the pool {:?} are in use: {}",
                         self.kind,
                         self.name,
                         self.held.describe()

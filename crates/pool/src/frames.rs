@@ -130,7 +130,8 @@ pub(crate) fn handle_frame(
                     own_failure(read, id, EventName::Start)?;
                     if is_last {
                         return Err(
-                            "the process announced its end in its answer to start".to_owned()
+                            "the process announced its end in its answer to the event start"
+                                .to_owned(),
                         );
                     }
                     ready(process, outcome, shared);

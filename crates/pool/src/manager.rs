@@ -389,7 +389,7 @@ impl Manager {
                 let mut process = PoolProcess::new(spawned, &self.options, key, instance, now);
                 process.replaces = replaces;
                 let (app, pid) = (&self.options.name, process.pid());
-                debug!(target: LOG, app, instance, pid, "a process starts");
+                debug!(target: LOG, app, instance, pid, "started a process");
                 let watched = process.watch(&self.watch);
                 self.processes.push(process);
                 if let Err(error) = watched {

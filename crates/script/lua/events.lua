@@ -48,7 +48,7 @@ end
 
 function fields.retry(value)
   if type(value) ~= "number" or not (value >= 0 and value <= RETRY_MAX_MS and value % 1 == 0) then
-    return nil, "retry: whole milliseconds"
+    return nil, "retry: a whole number of milliseconds from 0 to 2^31"
   end
   return ("retry: %d\n"):format(value)
 end

@@ -21,7 +21,7 @@ local function stream_of(name, answer)
   local number = type(answer) == "table" and rawget(answer, "stream") or nil
   if type(number) == "number" then return number end
   if type(answer) == "table" and rawget(answer, "body") then
-    error(name .. ": the body is in .body; with stream = true it is read in parts", 3)
+    error(name .. ": the body is in .body; only a response to a request with stream = true is read in parts", 3)
   end
   error("bad argument #1 to '" .. name .. "': a response of veche.http expected", 3)
 end

@@ -325,7 +325,7 @@ local function check_interval(every)
   check_seconds("every", seconds, 4)
   if seconds < 0.001 then error("bad argument #1 to 'every': at least 0.001 seconds expected", 3) end
   if on_error ~= nil and on_error ~= "log" and on_error ~= "fail" then
-    error("bad argument #1 to 'every': on_error is \"log\" or \"fail\"", 3)
+    error("bad argument #1 to 'every': on_error: \"log\" or \"fail\" expected", 3)
   end
   return seconds, on_error == "fail"
 end

@@ -29,7 +29,7 @@ end
 -- Returns the segments of a pattern and the names of its parameters; or nil and the error.
 local function parse(path)
   if type(path) ~= "string" or sub(path, 1, 1) ~= "/" or #path > PATH_BYTES_MAX or find(path, "[?#%c]") then
-    return nil, "a path that begins with / expected, of at most 1024 bytes, without ? and #"
+    return nil, "expected a path of at most 1024 bytes that begins with / and contains no ?, # or control characters"
   end
   local segments, names, seen = {}, {}, {}
   for segment in gmatch(sub(path, 2) .. "/", "([^/]*)/") do
@@ -37,7 +37,7 @@ local function parse(path)
     if kind then
       if kind == "*" and parameter == "" then parameter = "*" end
       if parameter == "" or seen[parameter] then
-        return nil, "in '" .. path .. "' a parameter has no name, or a name occurs twice"
+        return nil, "in '" .. path .. "' a parameter has no name, or two parameters have the same name"
       end
       seen[parameter], names[#names + 1] = true, parameter
     end
@@ -87,7 +87,7 @@ local function add(self, name, number, method, path, f)
     node.routes = routes
   end
   if routes[method] then
-    error(bad(number, (method == "*" and "any method of" or method) .. " " .. path .. " has a function already"), 2)
+    error(bad(number, "a function is already set for " .. (method == "*" and "any method of" or method) .. " " .. path), 2)
   end
   routes[method] = { f = f, names = names }
   return self

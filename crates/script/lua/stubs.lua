@@ -22,7 +22,7 @@ local function is_failure(name, number, answer, level)
     local known = 'fails: "timeout", "pool_full", "unreachable", "connection_lost", "refused", "invalid" or "broken"'
     bad(name, number, known, level + 1)
   end
-  if answer.words ~= nil and type(answer.words) ~= "string" then bad(name, number, "words as a string", level + 1) end
+  if answer.words ~= nil and type(answer.words) ~= "string" then bad(name, number, "words: a string", level + 1) end
   return true
 end
 
@@ -75,14 +75,14 @@ local function read_http(answer, name, number, level)
   if type(answer) ~= "table" then bad(name, number, "a table", level + 1) end
   for key in pairs(answer) do
     if not ANSWER[key] then
-      error("bad argument #" .. number .. " to '" .. name .. "': there is no '" .. tostring(key) .. "'", level + 1)
+      error("bad argument #" .. number .. " to '" .. name .. "': there is no field '" .. tostring(key) .. "'", level + 1)
     end
   end
   local status, parts = answer.status or 200, answer.parts or { answer.body or "" }
   check_status(name, number, status, level + 1)
-  if type(parts) ~= "table" then bad(name, number, "parts as a list of strings", level + 1) end
+  if type(parts) ~= "table" then bad(name, number, "parts: a list of strings", level + 1) end
   for _, part in ipairs(parts) do
-    if type(part) ~= "string" then bad(name, number, "a body as a string", level + 1) end
+    if type(part) ~= "string" then bad(name, number, "body: a string, or parts: a list of strings,", level + 1) end
   end
   local headers = list_headers(name, number, answer, level - 1)
   if answer.json ~= nil then
@@ -107,7 +107,7 @@ function test.stub_resolve(host, addresses)
   if type(host) ~= "string" or host == "" then bad("test.stub_resolve", 1, "a host's name", 2) end
   if type(addresses) == "string" then addresses = { addresses } end
   if type(addresses) ~= "table" or #addresses == 0 and addresses.fails == nil then
-    bad("test.stub_resolve", 2, "addresses", 2)
+    bad("test.stub_resolve", 2, "an address, or a list of addresses,", 2)
   end
   add_stub("resolve", "test.stub_resolve", 2, "*", host, addresses, as_it_is)
 end
@@ -151,8 +151,8 @@ local function read_websocket(options, name, number, level)
   end
   local protocol, body = options.protocol, options.body
   if options.status ~= nil then check_status(name, number, options.status, level + 1) end
-  if protocol ~= nil and type(protocol) ~= "string" then bad(name, number, "protocol as a string", level + 1) end
-  if body ~= nil and type(body) ~= "string" then bad(name, number, "body as a string", level + 1) end
+  if protocol ~= nil and type(protocol) ~= "string" then bad(name, number, "protocol: a string", level + 1) end
+  if body ~= nil and type(body) ~= "string" then bad(name, number, "body: a string", level + 1) end
   return { protocol = protocol, status = options.status, body = body }
 end
 
@@ -175,7 +175,7 @@ function Server:accept(options)
   local within = within_of("server:accept", 1, options, {})
   local answer = ask("server:accept", { ask = "accept", stub = stub, within = within }, 2)
   if not answer.client then
-    error("server " .. self.url .. ": expected a connection of the application, but none was opened" .. hint(answer), 2)
+    error("server " .. self.url .. ": the application was expected to open a connection, but opened none" .. hint(answer), 2)
   end
   local client = setmetatable({ target = answer.url, protocol = answer.protocol, headers = answer.headers or {} }, Client)
   numbers[client] = answer.client

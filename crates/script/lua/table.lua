@@ -47,7 +47,7 @@ local batch_methods, batches = {}, setmetatable({}, { __mode = "k" })
 for _, kind in pairs { "insert", "upsert", "update", "delete" } do
   batch_methods[kind] = function(self, ...)
     local batch = batches[self]
-    if not batch then error("not an open batch (call batch:" .. kind .. " with a colon)", 2) end
+    if not batch then error("bad argument #1 to 'batch:" .. kind .. "': an open batch expected (call it with a colon)", 2) end
     return note(batch[1], batch[2], kind, ...)
   end
 end

@@ -113,12 +113,12 @@ local function list_headers(name, number, options, deeper)
   local list = {}
   local function put(key, value)
     if type(key) ~= "string" or (type(value) ~= "string" and type(value) ~= "number") then
-      bad(name, number, "headers by name, each a string,", 4 + deeper)
+      bad(name, number, "headers: a table with a string or a list of strings for each name", 4 + deeper)
     end
     list[#list + 1] = { key, tostring(value) }
   end
   local headers = options.headers
-  if headers ~= nil and type(headers) ~= "table" then bad(name, number, "headers as a table", 3 + deeper) end
+  if headers ~= nil and type(headers) ~= "table" then bad(name, number, "headers: a table", 3 + deeper) end
   for key, value in pairs(headers or {}) do
     if type(value) == "table" then
       for _, one in ipairs(value) do put(key, one) end
@@ -132,7 +132,7 @@ local function list_headers(name, number, options, deeper)
     table.sort(crumbs)
     put("Cookie", table.concat(crumbs, "; "))
   elseif options.cookies ~= nil then
-    bad(name, number, "cookies as a table", 3 + deeper)
+    bad(name, number, "cookies: a table", 3 + deeper)
   end
   table.sort(list, function(a, b) return a[1] < b[1] end)
   return list
@@ -300,7 +300,7 @@ end
 
 local function hint(answer)
   if answer.due then
-    return "\n  the application does something in " .. answer.due .. " s: test.advance(" .. answer.due .. ")"
+    return "\n  the application does nothing for the next " .. answer.due .. " s: call test.advance(" .. answer.due .. ")"
   end
   return ""
 end
@@ -345,7 +345,7 @@ function Client:expect(expected, options)
   if expected == nil then return data end
   if type(expected) == "string" then
     local how = differ(expected, data)
-    if how then error(title .. "another message arrived\n" .. how, 2) end
+    if how then error(title .. "a different message arrived\n" .. how, 2) end
     return data
   elseif type(expected) == "function" then
     if not expected(data, event.kind) then
@@ -359,11 +359,11 @@ function Client:expect(expected, options)
   end
   local ok, value = pcall(json.decode, data)
   if not ok then
-    error(title .. "a message of JSON was expected\n  - expected " .. show(fill(expected, nil, 0)):gsub("\n", "\n    ")
+    error(title .. "a JSON message was expected\n  - expected " .. show(fill(expected, nil, 0)):gsub("\n", "\n    ")
       .. "\n  + got      " .. shown_message(event), 2)
   end
   local how = difference(expected, value)
-  if how then error(title .. "another message arrived\n" .. how, 2) end
+  if how then error(title .. "a different message arrived\n" .. how, 2) end
   return value
 end
 
@@ -460,7 +460,7 @@ function test.request(options, more)
   check_options("test.request", 1, options, REQUEST_OPTIONS)
   local path, method, body = options.path, options.method, options.body
   if type(path) ~= "string" or path:sub(1, 1) ~= "/" then bad("test.request", 1, 'a path such as "/notes"', 2) end
-  if body ~= nil and type(body) ~= "string" then bad("test.request", 1, "a body as a string", 2) end
+  if body ~= nil and type(body) ~= "string" then bad("test.request", 1, "body: a string", 2) end
   if method ~= nil and (type(method) ~= "string" or not method:find("^%u+$")) then
     bad("test.request", 1, 'a method such as "POST"', 2)
   end
@@ -542,7 +542,7 @@ function test.expect_error(pattern)
       others[#others + 1] = "\n  + got      " .. line.text:match("[^\n]*")
     end
   end
-  error("test.expect_error: no such error was logged\n  - pattern  " .. show(pattern) .. table.concat(others), 2)
+  error("test.expect_error: no logged error matches the pattern\n  - pattern  " .. show(pattern) .. table.concat(others), 2)
 end
 
 -- Returns the seconds since the test began, by the test's clock.

@@ -19,7 +19,7 @@ end
 local function change(self, by)
   local count = self.count + by
   if count < 0 then error("the waitgroup's counter became negative: more done than added", 3) end
-  if count > COUNT_MAX then error("the waitgroup's counter exceeds its maximum", 3) end
+  if count > COUNT_MAX then error("the waitgroup's counter would exceed 2^53", 3) end
   self.count = count
   if count == 0 then
     while self.line.first do self.line:serve() end

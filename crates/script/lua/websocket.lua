@@ -243,7 +243,7 @@ methods.send = client.send
 function methods.receive(ws, timeout)
   local state = own(ws, "receive")
   local receivers = state.receivers
-  if not receivers then error("messages of a websocket with callbacks go to onmessage", 2) end
+  if not receivers then error("the messages of a websocket with callbacks go to onmessage, not to websocket:receive", 2) end
   if timeout ~= nil and (type(timeout) ~= "number" or not (timeout >= 0 and timeout <= TIMEOUT_MAX)) then
     error("bad argument #1 to 'websocket:receive': a number of seconds from 0 to " .. TIMEOUT_MAX .. " expected", 2)
   end
@@ -359,10 +359,10 @@ local function check_reconnect(value)
   if type(value) ~= "table" then bad_option(2, "reconnect", "true, false or { min =, max = }") end
   local min, max = value.min or 1, value.max or 30
   for key in pairs(value) do
-    if key ~= "min" and key ~= "max" then bad_option(2, "reconnect", "min and max, nothing else,") end
+    if key ~= "min" and key ~= "max" then bad_option(2, "reconnect", "a table with only min and max") end
   end
   local is_good = type(min) == "number" and type(max) == "number" and min >= 0.01 and max >= min and max <= 86400
-  if not is_good then bad_option(2, "reconnect", "seconds, 0.01 <= min <= max <= 86400,") end
+  if not is_good then bad_option(2, "reconnect", "seconds with 0.01 <= min <= max <= 86400") end
   return { min = min, max = max }
 end
 

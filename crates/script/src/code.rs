@@ -35,7 +35,7 @@ pub enum CodeError {
     },
     /// The module name is invalid.
     #[error(
-        "'{0}' is not a module name: letters, digits, '_' and '-', with dots between the folders"
+        "'{0}' is not a module name: allowed are letters, digits, '_' and '-', with dots between folders"
     )]
     BadName(String),
 }

@@ -100,7 +100,8 @@ fn handlers_that_keep_waiting_are_stopped() {
     bench.text(ANN, "again");
     bench.close(ANN);
     let effects = effect_lines(&mut bench);
-    let stopped = "Error: a handler kept waiting after its connection was closed and was stopped";
+    let stopped =
+        "Error: a handler was stopped, because it kept waiting after its connection was closed";
     let stops = effects.iter().filter(|line| *line == stopped).count();
     assert_eq!(stops, 2, "{effects:?}");
     assert_eq!(effects.last().map(String::as_str), Some("close\t128"));

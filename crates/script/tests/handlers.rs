@@ -377,7 +377,7 @@ fn publishing() {
         "personal channels",
         "personal channels",
         "personal channels",
-        "#2 to 'api.publish': one table expected",
+        "#2 to 'api.publish': expected a table as the only argument",
         "there is no method 'publsh' in veche.api",
         "#1 to 'push': a string expected",
         "personal channels",

@@ -281,19 +281,23 @@ fn errors_of_a_handler_are_logged_and_fail_the_command() {
         (
             Hook::Rpc,
             "return { name = 'Ann' }",
-            "centrifuge.rpc: a result has no field \"name\": expected data, b64data",
+            "centrifuge.rpc: unknown field \"name\" in a result: expected data, b64data",
         ),
         (
             Hook::Message,
             "return { data = 1 }",
-            "centrifuge.message: a result has no field \"data\": expected nothing",
+            "centrifuge.message: unknown field \"data\" in a result: expected no fields",
         ),
         (
             Hook::Refresh,
             "return { user = 'ann' }",
-            "no field \"user\"",
+            "unknown field \"user\"",
         ),
-        (Hook::Connect, "return { 'ann' }", "no field \"[number]\""),
+        (
+            Hook::Connect,
+            "return { 'ann' }",
+            "unknown field \"[number]\"",
+        ),
         (
             Hook::Connect,
             "return { user = {} }",
@@ -327,12 +331,12 @@ fn errors_of_a_handler_are_logged_and_fail_the_command() {
         (
             Hook::Connect,
             "return { subs = { news = { user = 1 } } }",
-            "one of subs has no field \"user\"",
+            "unknown field \"user\" in one of subs",
         ),
         (
             Hook::Connect,
             "local all = {} for i = 1, 1025 do all[i] = 'c' .. i end return { channels = all }",
-            "centrifuge.connect: more than 1024 channels",
+            "centrifuge.connect: the result has more than 1024 channels",
         ),
         (
             Hook::Publish,
@@ -362,12 +366,12 @@ fn errors_of_a_handler_are_logged_and_fail_the_command() {
         (
             Hook::Rpc,
             "return { error = { code = 1, mesage = '' } }",
-            "error has no field \"mesage\"",
+            "unknown field \"mesage\" in error",
         ),
         (
             Hook::Rpc,
             "return { error = { code = 1 }, data = 1 }",
-            "a result with \"error\" has no field \"data\"",
+            "unknown field \"data\" in a result with \"error\"",
         ),
         (
             Hook::Rpc,

@@ -212,8 +212,14 @@ fn events_are_written_as_browsers_read_them() {
             "{ data = true }",
             "data: a string, or a table for JSON, expected",
         ),
-        ("{ retry = -1 }", "retry: whole milliseconds expected"),
-        ("{ retry = '1' }", "retry: whole milliseconds expected"),
+        (
+            "{ retry = -1 }",
+            "retry: a whole number of milliseconds from 0 to 2^31 expected",
+        ),
+        (
+            "{ retry = '1' }",
+            "retry: a whole number of milliseconds from 0 to 2^31 expected",
+        ),
         ("{ 'x' }", "the fields are event, id, data and retry"),
     ] {
         let effects = effect_lines(&format!(

@@ -195,7 +195,7 @@ fn each_assertion_fails_with_its_line_and_both_values() {
         ),
         (
             "test.request { path = '/x', headers = { a = {}, b = true } }",
-            "a_test.lua:3: bad argument #1 to 'test.request': headers by name, each a string, expected",
+            "a_test.lua:3: bad argument #1 to 'test.request': headers: a table with a string or a list of strings for each name expected",
         ),
         (
             "test.advance(-1)",

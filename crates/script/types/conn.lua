@@ -67,7 +67,7 @@ function conn:subscribe(channel, options) end
 ---@param token string As the client sent it.
 ---@return number? seconds How long the token is valid from now, leeway included; `math.huge` if it does not expire.
 ---Nil if it is refused: the previous token remains in force.
----@return string? why For example "the token is refused: expired"; "the token is another user's"; "the connection was
+---@return string? why For example "the token is refused: expired"; "the token belongs to another user"; "the connection was
 ---not opened with a token".
 function conn:renew(token) end
 

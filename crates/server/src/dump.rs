@@ -158,9 +158,9 @@ fn find(store: &Store, wanted: &DumpRequest) -> Result<(Arc<Table>, Scan), Strin
         let tables = store.tables();
         let names = tables.iter().map(|table| table.name());
         return Err(format!(
-            "there is no table {:?}: {}",
+            "there is no table {:?}; {}",
             wanted.table,
-            listed("table", names)
+            listed("tables", names)
         ));
     };
     let schema = table.schema();
@@ -172,9 +172,9 @@ fn find(store: &Store, wanted: &DumpRequest) -> Result<(Arc<Table>, Scan), Strin
                 let names = schema.indexes.iter().map(|index| &*index.name);
                 let known = names.filter(|name| schema.index(name.as_bytes()).is_some());
                 return Err(format!(
-                    "the table {:?} has no index {name:?}: {}",
+                    "the table {:?} has no index {name:?}; {}",
                     wanted.table,
-                    listed("index", known)
+                    listed("indexes", known)
                 ));
             }
         },
@@ -194,15 +194,15 @@ fn find(store: &Store, wanted: &DumpRequest) -> Result<(Arc<Table>, Scan), Strin
 fn listed<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<String> = names.map(|name| format!("{name:?}")).collect();
     match names.as_slice() {
-        [] => format!("no {what} exists"),
-        [name] => format!("there is {name}"),
+        [] => format!("no {what} exist"),
+        [name] => format!("existing {what}: {name}"),
         [first @ .., last] if names.len() <= NAMES_SHOWN_MAX => {
-            format!("there are {} and {last}", first.join(", "))
+            format!("existing {what}: {} and {last}", first.join(", "))
         }
         _ => {
             let shown = names[..NAMES_SHOWN_MAX].join(", ");
             let others = names.len() - NAMES_SHOWN_MAX;
-            format!("there are {shown} and {others} more")
+            format!("existing {what}: {shown} and {others} more")
         }
     }
 }

@@ -292,7 +292,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_history_bytes",
-        "Bytes that the history on this worker uses, including positions of channels without publications; limits.history_bytes limits the sum of all workers without those positions",
+        "Bytes that the history on this worker uses, including positions of channels without publications; limits.history_bytes limits the sum over all workers, excluding those positions",
         |s| &s.history_bytes,
     ),
     (
@@ -511,7 +511,8 @@ impl Workers {
     }
 
     fn turns(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let help = "Duration of a turn of the worker's loop, not counting its wait for events";
+        let help =
+            "Duration of a turn of the worker's event loop, not counting the wait for events";
         let mut family =
             encoder.encode_descriptor("veche_turn_seconds", help, None, MetricType::Histogram)?;
         let seconds = |us: u64| us as f64 / 1e6;

@@ -39,7 +39,7 @@ impl ServerProgram for ServerProcess {
         if let Some(error) = &self.keeps_memory {
             warn!(
                 error,
-                "unused memory is returned to the system with a delay"
+                "can't start the allocator's background thread, so unused memory is returned to the system with a delay"
             );
         }
         if let Some(confined) = &self.confined {
@@ -55,7 +55,7 @@ impl ServerProgram for ServerProcess {
         {
             warn!(
                 port,
-                "server.sandbox: back ends on other ports can't be reached until a restart"
+                "server.sandbox: back ends on this port can't be reached until a restart"
             );
         }
     }

@@ -112,10 +112,10 @@ impl fmt::Display for SandboxState {
             if *part == "TCP" {
                 f.write_str(" (binds no port, connects to ")?;
                 match &self.ports {
-                    None => f.write_str("all)")?,
+                    None => f.write_str("all ports)")?,
                     Some(ports) => {
                         let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-                        write!(f, "{})", ports.join(" "))?;
+                        write!(f, "ports {})", ports.join(" "))?;
                     }
                 }
             }
@@ -396,14 +396,14 @@ mod tests {
         let all = confined(ABI::V6, None);
         assert_eq!(
             all.to_string(),
-            "files, links between folders, truncation, TCP (binds no port, connects to all), device commands, \
+            "files, links between folders, truncation, TCP (binds no port, connects to all ports), device commands, \
              abstract sockets, signals"
         );
         assert_eq!(all.missing(), "");
         let some = confined(ABI::V4, Some(&[53, 443]));
         assert!(
             some.to_string()
-                .ends_with("(binds no port, connects to 53 443)")
+                .ends_with("(binds no port, connects to ports 53 443)")
         );
         assert_eq!(some.missing(), "device commands, abstract sockets, signals");
         let first = confined(ABI::V1, Some(&[53]));

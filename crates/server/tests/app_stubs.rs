@@ -64,12 +64,12 @@ fn a_call_without_a_stub_says_how_to_have_one() {
         (
             "host",
             "ann:send('dial')",
-            "the test has no addresses of feed.example: test.stub_resolve(\"feed.example\", …), or test.stub_websocket(\"wss://feed.example/…\") of a server there",
+            "the test has no stub that resolves feed.example: test.stub_resolve(\"feed.example\", …), or test.stub_websocket(\"wss://feed.example/…\") for a WebSocket server",
         ),
         (
             "websocket",
             "ann:send('keep')",
-            "the test has no WebSocket server at ws://10.0.0.1:9000/: test.stub_websocket(\"ws://10.0.0.1:9000/\")",
+            "the test has no stub for a WebSocket server at ws://10.0.0.1:9000/: test.stub_websocket(\"ws://10.0.0.1:9000/\")",
         ),
         (
             "function",
@@ -79,22 +79,22 @@ fn a_call_without_a_stub_says_how_to_have_one() {
         (
             "rows",
             "test.stub_mysql('*', 7) ann:send('find')",
-            "test.stub_mysql: only db:value can be answered with a single value; rows are a list of tables",
+            "test.stub_mysql: expected a list of rows, each a table: only db:value can be answered with a single value",
         ),
         (
             "row",
             "test.stub_mysql('*', { name = 'Ann' }) ann:send('find')",
-            "test.stub_mysql: \"name\" in a response: expected a list of rows, a value, or whole numbers { affected = …, last_id = … }",
+            "test.stub_mysql: field \"name\" of a response: expected a list of rows, a value, or { affected = …, last_id = … } with whole numbers",
         ),
         (
             "value",
             "test.stub_mysql('*', { { a = 1, b = 2 } }) ann:send('count')",
-            "test.stub_mysql: rows with several columns have no first column: give db:value a single value",
+            "test.stub_mysql: db:value expects a single value, or rows with only one column",
         ),
         (
             "answer",
             "test.stub_http('GET', 'https://*', function() return { stat = 7 } end) ann:send('price')",
-            "bad argument #3 to 'test.stub_http': there is no 'stat'",
+            "bad argument #3 to 'test.stub_http': there is no field 'stat'",
         ),
         (
             "fails",
@@ -109,7 +109,7 @@ fn a_call_without_a_stub_says_how_to_have_one() {
         (
             "headers",
             "test.stub_http('GET', 'https://a.example/', { headers = 7 })",
-            "app_test.lua:4: bad argument #3 to 'test.stub_http': headers as a table expected",
+            "app_test.lua:4: bad argument #3 to 'test.stub_http': headers: a table expected",
         ),
         (
             "option",
@@ -124,7 +124,7 @@ fn a_call_without_a_stub_says_how_to_have_one() {
         (
             "accept",
             "test.stub_websocket('ws://a.example/'):accept()",
-            "app_test.lua:4: server ws://a.example/: expected a connection of the application, but none was opened",
+            "app_test.lua:4: server ws://a.example/: the application was expected to open a connection, but opened none",
         ),
     ] {
         let tests = format!(

@@ -93,7 +93,7 @@ veche.toml:2:1: unknown directive \"adress\" in [[listen]]; did you mean \"addre
   2 | adress = \"127.0.0.1:8080\"
     | ^^^^^^
     = example: address = \"127.0.0.1:8080\"
-veche.toml:9:8: root: Veche has no built-in files \"builtin:x\"; did you mean \"builtin:demo\"?
+veche.toml:9:8: root: Veche has no built-in files named \"builtin:x\"; did you mean \"builtin:demo\"?
   9 | root = \"builtin:x\"
     |        ^^^^^^^^^^^
     = example: root = \"public\"
@@ -145,7 +145,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
             "keys/api.key",
             "because . contains veche.toml (this configuration), ",
         ),
-        ("all", "keys/api.key", "jwt.secret (keys of tokens)"),
+        ("all", "keys/api.key", "jwt.secret (token keys)"),
         ("../..", "keys/api.key", "keys/api.key (a key of the API)"),
         ("keys", "keys/api.key", "keys/api.key (a key of the API)"),
         ("shared", "keys/api.key", "keys/api.key (a key of the API)"),

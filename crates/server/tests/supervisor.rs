@@ -263,7 +263,7 @@ fn sighup_with_a_bad_config_changes_nothing() {
         "",
     );
     veche.signal(Signal::HUP);
-    veche.await_log("the config in force stays");
+    veche.await_log("the current config stays in force");
     let log = veche.log();
     assert!(
         log.contains("conections_per_adress") && log.contains("idle_timeout"),

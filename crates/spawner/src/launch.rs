@@ -16,7 +16,7 @@ pub fn launch() -> ExitCode {
     let parent = arguments.next();
     let parent = parent.and_then(|pid| pid.to_str()?.parse::<i32>().ok());
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        eprintln!("veche: the worker process can't be bound to its spawner: {error}");
+        eprintln!("veche: can't arrange for the worker process to end with its spawner: {error}");
         return ExitCode::FAILURE;
     }
     // If the spawner ended before this process requested the signal, the kernel does not end this process.

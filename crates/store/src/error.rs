@@ -17,7 +17,7 @@ pub enum Error {
         most: usize,
     },
     /// The dictionary exists with other options.
-    #[error("it already exists with a limit of {bytes_max} bytes")]
+    #[error("the dict already exists with a limit of {bytes_max} bytes")]
     Options {
         /// The memory limit of the existing dictionary in bytes.
         bytes_max: usize,
@@ -26,7 +26,7 @@ pub enum Error {
     #[error("a key may have at most 1024 bytes")]
     Key,
     /// The memory limit of a dictionary leaves no room. Entries are never evicted to make room.
-    #[error("it is full: {needed} bytes more would exceed its limit of {bytes_max}")]
+    #[error("the dict is full: {needed} bytes more would exceed its limit of {bytes_max}")]
     Full {
         /// The additional bytes needed.
         needed: usize,

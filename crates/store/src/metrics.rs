@@ -51,7 +51,7 @@ pub enum MetricError {
     #[error("{0}")]
     Name(&'static str),
     /// The metric exists with another definition.
-    #[error("it already exists as a {0}, or with other labels or buckets")]
+    #[error("the metric already exists as a {0}, or with other labels or buckets")]
     Differs(&'static str),
     /// The maximum number of metrics is reached.
     #[error("the limit of {METRICS_MAX} metrics is reached")]
@@ -254,7 +254,7 @@ fn check_name(name: &str) -> Result<(), MetricError> {
         .any(|ending| name.ends_with(ending))
     {
         return Err(MetricError::Name(
-            "only a counter's name may end in _total, and no name in _count, _sum, _bucket, _created or _info",
+            "only a counter's name may end in _total, and no name may end in _count, _sum, _bucket, _created or _info",
         ));
     }
     Ok(())

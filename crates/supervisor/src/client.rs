@@ -100,7 +100,7 @@ impl ControlClient {
         let length = match end {
             Some(end) => end + 1,
             None if self.received.len() >= REQUEST_BYTES_MAX => {
-                self.refuse("the request is too long");
+                self.refuse("the request is longer than 4 KiB");
                 return None;
             }
             // The last line may lack its newline.
@@ -115,7 +115,7 @@ impl ControlClient {
             }
             Ok(request) => {
                 self.refuse(&format!(
-                    "version {} of the control protocol is not supported, only {VERSION}",
+                    "version {} of the control protocol is not supported, only version {VERSION}",
                     request.version
                 ));
                 None

@@ -32,7 +32,7 @@ pub enum ControlSocketError {
     #[error("a server with this config is already running: it answers on {}; see `veche status`", .0.display())]
     Answered(PathBuf),
     /// The path leads to a file that is not a socket.
-    #[error("{} exists and is not a socket: remove it or set another server.control", .0.display())]
+    #[error("{} exists and is not a socket: remove it, or set server.control to another path", .0.display())]
     NoSocket(PathBuf),
     /// Another process has held the lock for too long.
     #[error("can't claim the control socket: {} has held the lock {} for more than {} s; end that process, or remove the file", of_process(*.pid), path.display(), LOCK_WAIT.as_secs())]

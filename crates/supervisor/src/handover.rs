@@ -276,7 +276,7 @@ pub(super) fn take() -> io::Result<InheritedState> {
             "the state has version {version}, but this program reads version {HANDOVER_VERSION}"
         )));
     }
-    let missing = || bad("a descriptor is missing");
+    let missing = || bad("the previous supervisor passed too few descriptors");
     let mut listening = Vec::new();
     for ListenerSockets { address, sockets } in state.listeners {
         let sockets = link.take_descriptors(sockets).ok_or_else(missing)?;

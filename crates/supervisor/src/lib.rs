@@ -497,7 +497,9 @@ impl Supervisor {
                 let candidate = self.upgrade.as_mut().map(UpgradeState::candidate_mut);
                 for server in self.server.iter_mut().chain(candidate).chain(retiring) {
                     if let Err(error) = server.send(&ToServer::ReopenLogs) {
-                        warn!(target: TARGET, %error, pid = server.pid(), "can't send to the server process");
+                        warn!(target: TARGET, %error, pid = server.pid(),
+                            "can't tell the server process to reopen its log files"
+                        );
                     }
                 }
             }

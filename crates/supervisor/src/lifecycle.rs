@@ -155,7 +155,7 @@ impl Supervisor {
             lived,
             at: now(),
         });
-        self.fail_pending_requests("it just died");
+        self.fail_pending_requests("the server process just died");
         if self.stopping.is_some() {
             info!(target: TARGET, pid, how, "the server process ended");
             return Ok(());

@@ -199,7 +199,7 @@ impl ControlLink {
             if self.received.len() > 2 * LINE_BYTES_MAX || self.descriptors.len() > DESCRIPTORS_MAX
             {
                 let why = format!(
-                    "more than {} MiB or {DESCRIPTORS_MAX} descriptors were received on the control link and not read",
+                    "more than {} MiB or {DESCRIPTORS_MAX} descriptors received on the control link have not been read",
                     (2 * LINE_BYTES_MAX) >> 20
                 );
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));

@@ -222,7 +222,7 @@ impl PreparedServer {
                 })
             })
             .collect::<Option<Vec<_>>>()
-            .ok_or("the supervisor sent fewer sockets than announced")?;
+            .ok_or("the supervisor sent fewer listening sockets than it announced")?;
         let spawner = match start.has_spawner {
             true => Some(take_spawner(link)?),
             false => None,
@@ -230,7 +230,7 @@ impl PreparedServer {
         let sockets = listeners.iter().flat_map(|listener| &listener.sockets);
         let listening = sockets.map(OwnedFd::try_clone).collect::<io::Result<_>>();
         let listening =
-            listening.map_err(|error| format!("can't keep a listening socket: {error}"))?;
+            listening.map_err(|error| format!("can't duplicate a listening socket: {error}"))?;
         // If the supervisor has checked the configuration, TLS files that have become invalid since are reported but
         // don't prevent the start.
         let parse = |text: &str| {
@@ -512,7 +512,7 @@ impl<P: ServerProgram> ServerRun<P> {
             ToServer::Watch(wanted) => match self.take_descriptor() {
                 Some(to) => control.watch(wanted, to),
                 None => {
-                    warn!(target: TARGET, "the supervisor requested decisions without a descriptor to write to")
+                    warn!(target: TARGET, "the supervisor requested decisions about clients without a descriptor to write to")
                 }
             },
         }
@@ -555,7 +555,7 @@ impl<P: ServerProgram> ServerRun<P> {
         if lame_duck.is_zero() || self.drain_ends.is_some() {
             return self.drain(control, within, DrainReason::Stopping);
         }
-        info!(target: TARGET, after = ?lame_duck, "/health answers 503; the drain begins later");
+        info!(target: TARGET, after = ?lame_duck, "/health answers 503; the drain begins after limits.lame_duck_time");
         let announced = self.drain_begins.map(|(begins, _)| begins);
         self.drain_begins = Some((announced.unwrap_or_else(|| now() + lame_duck), within));
         control.announce_end();
@@ -571,7 +571,7 @@ impl<P: ServerProgram> ServerRun<P> {
     /// Sends a message. Errors are only logged: the end of the link is handled in this or the next turn.
     fn say(&mut self, message: &ToSupervisor) {
         if let Err(error) = self.link.send(message) {
-            warn!(target: TARGET, %error, "the supervisor does not read a response");
+            warn!(target: TARGET, %error, "can't send a message to the supervisor");
         }
     }
 }
@@ -608,9 +608,11 @@ fn check_listeners(bound: &[ListenerSockets], config: &Config) -> Result<(), Str
 /// Takes the socket of a spawner, received with the last message.
 fn take_spawner(link: &mut ControlLink) -> Result<Arc<Spawner>, String> {
     let socket = link.take_descriptors(1).and_then(|mut one| one.pop());
-    let socket = socket.ok_or("the supervisor sent no socket of a spawner")?;
-    let spawner = Spawner::given(socket)
-        .map_err(|error| format!("the supervisor sent an unusable socket of a spawner: {error}"))?;
+    let socket = socket
+        .ok_or("the supervisor did not send the socket to the spawner of worker processes")?;
+    let spawner = Spawner::given(socket).map_err(|error| {
+        format!("can't use the socket to the spawner of worker processes: {error}")
+    })?;
     Ok(Arc::new(spawner))
 }
 
@@ -622,7 +624,7 @@ fn await_start(link: &mut ControlLink) -> Result<message::StartMessage, String> 
             Some(Ok(ToServer::Start(start))) if start.version == VERSION => return Ok(start),
             Some(Ok(ToServer::Start(start))) => {
                 return Err(format!(
-                    "the supervisor speaks version {} of the control protocol, and this server process version {VERSION}",
+                    "the supervisor speaks version {} of the control protocol, but this server process speaks version {VERSION}",
                     start.version
                 ));
             }

@@ -82,7 +82,7 @@ impl Supervisor {
         for line in refused.lines() {
             error!(target: TARGET, "config refused: {line}");
         }
-        warn!(target: TARGET, "the config in force stays");
+        warn!(target: TARGET, "the current config stays in force");
         self.show(&refused);
         self.tell(client, Err(refused));
     }
@@ -140,7 +140,7 @@ impl Supervisor {
             self.put_in_force(pending);
             return Ok(());
         };
-        let unsent = |error| format!("can't send to the server process: {error}");
+        let unsent = |error| format!("can't send the config to the server process: {error}");
         let has_spawner = worker_spawner::is_needed(&pending.loaded.config);
         let setup = worker_spawner::setup(&self.file, &text, self.account.as_ref());
         let message = ToServer::Reload {
@@ -231,7 +231,7 @@ impl Supervisor {
             && let Some(server) = &mut self.server
             && let Err(error) = server.send(&ToServer::Refused { why })
         {
-            warn!(target: TARGET, %error, "can't send to the server process");
+            warn!(target: TARGET, %error, "can't send the error of the reload to the server process");
         }
     }
 

@@ -51,14 +51,14 @@ impl Supervisor {
         let server = self.ready_server();
         let server = server.map_err(|why| format!("can't query the server process: {why}"))?;
         let sent = server.send_with_descriptors(to.as_fd(), &wanted);
-        sent.map_err(|error| format!("can't send to the server process: {error}"))?;
+        sent.map_err(|error| format!("can't send the request to the server process: {error}"))?;
         Ok(json!({}))
     }
 
     fn ready_server(&mut self) -> Result<&mut ServerChild, &'static str> {
         match self.server.as_mut() {
             Some(server) if server.is_ready => Ok(server),
-            Some(_) => Err("it is starting"),
+            Some(_) => Err("the server process is still starting"),
             None => Err("the server process is not running"),
         }
     }

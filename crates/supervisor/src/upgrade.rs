@@ -347,7 +347,7 @@ impl Supervisor {
         };
         if !status.success() {
             self.fail_upgrade(&format!(
-                "the new program can't be the supervisor: {status}"
+                "the new program can't run as the supervisor: {status}"
             ));
         } else if let Some(how) = upgrade.candidate.reap()? {
             self.fail_upgrade(&format!("the new server process died: {how}"));

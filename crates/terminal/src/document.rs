@@ -167,10 +167,10 @@ fn unassigned(line: &str, message: &str, header: &impl Fn(&str) -> Option<&'stat
     let hint = match line.split_once(':') {
         Some((name, "")) if is_name(name) => {
             let header = header(name).unwrap_or("[section]");
-            format!("; this looks like YAML, the configuration is TOML: write {header}")
+            format!("; this looks like YAML, but the configuration is TOML: write {header}")
         }
         Some((name, text)) if is_name(name) && text.starts_with(' ') => format!(
-            "; this looks like YAML, the configuration is TOML: write {name} = {}",
+            "; this looks like YAML, but the configuration is TOML: write {name} = {}",
             value(text)
         ),
         _ => match line.split_once(' ') {

@@ -93,7 +93,7 @@ impl TestReport {
             out.push_str("    log:\n");
             let left_out = failed.log.len().saturating_sub(LOG_LINES_MAX);
             if left_out > 0 {
-                let _ = writeln!(out, "      … {left_out} before");
+                let _ = writeln!(out, "      … earlier lines left out: {left_out}");
             }
             for line in &failed.log[left_out..] {
                 let level = name_of(line.level);

@@ -30,13 +30,14 @@ impl CompleteResponse {
             let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
             let mut head = httparse::Response::new(&mut headers);
             let parsed = head.parse(rest);
-            let length = match parsed.map_err(|error| format!("no HTTP: {error}"))? {
-                Status::Complete(length) => length,
-                Status::Partial if is_ended => {
-                    return Err("the connection ended without a response".to_owned());
-                }
-                Status::Partial => return Ok(None),
-            };
+            let length =
+                match parsed.map_err(|error| format!("the response is not HTTP: {error}"))? {
+                    Status::Complete(length) => length,
+                    Status::Partial if is_ended => {
+                        return Err("the connection ended without a response".to_owned());
+                    }
+                    Status::Partial => return Ok(None),
+                };
             let status = head.code.unwrap_or_default();
             rest = &rest[length..];
             // An interim response is skipped.
@@ -92,7 +93,7 @@ impl CompleteResponse {
         };
         let length: usize = length
             .parse()
-            .map_err(|_| format!("Content-Length: {length:?}"))?;
+            .map_err(|_| format!("Content-Length is not a number: {length:?}"))?;
         if rest.len() < length && is_ended {
             return Err("the response was cut off".to_owned());
         }

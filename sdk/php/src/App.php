@@ -61,7 +61,7 @@ final class App
     public static function create(int $concurrency = 1): self
     {
         Runner::watchEnd();
-        return $concurrency >= 1 ? new self($concurrency) : throw new CallerException('concurrency is at least 1');
+        return $concurrency >= 1 ? new self($concurrency) : throw new CallerException('concurrency must be at least 1');
     }
 
     /**
@@ -165,7 +165,7 @@ final class App
                 ? new Response(200, $result, ['Content-Type' => 'text/plain; charset=utf-8'])
                 : $result;
             if (!$response instanceof Response) {
-                throw new CallerException('a request handler returns a Response or a string');
+                throw new CallerException('a request handler must return a Response or a string');
             }
             if ($response->stream !== null) {
                 self::streamed($response, $handling);
@@ -391,7 +391,7 @@ final class App
         }
         $descriptor = getenv('VECHE_FD');
         if (!is_string($descriptor) || preg_match('/^\d{1,4}$/', $descriptor) !== 1) {
-            throw new CallerException('Veche starts this program: name it as the command of an [[app]]');
+            throw new CallerException('only Veche can start this program: set it as the command of an [[app]]');
         }
         $stream = fopen("php://fd/$descriptor", 'r+');
         if ($stream === false) {
@@ -486,7 +486,7 @@ final class App
     private function on(string $event, Closure $handler): self
     {
         if (isset($this->handlers[$event])) {
-            throw new CallerException("there is a handler of \"$event\" already");
+            throw new CallerException("the event \"$event\" already has a handler");
         }
         $this->handlers[$event] = $handler;
         return $this;
@@ -501,7 +501,7 @@ final class App
                 return $isAnswered ? ['reply' => (new Grant())->reply($handling)] : [];
             }
             if (!$decision instanceof Decision) {
-                throw new CallerException('a handler of a command returns a Grant, a Refusal or a Disconnection');
+                throw new CallerException('a command handler must return a Grant, a Refusal or a Disconnection');
             }
             return ['reply' => $decision->reply($handling)];
         });

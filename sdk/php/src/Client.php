@@ -66,10 +66,10 @@ final class Client extends AbstractClient
     ) {
         $address = Address::parse($url, ['http', 'https']);
         if ($key !== null && preg_match('/^[\x21-\x7e]+$/', $key) !== 1) {
-            throw new CallerException('a key consists of printable ASCII characters without spaces');
+            throw new CallerException('an API key must consist of printable ASCII characters without spaces');
         }
         if ($timeout <= 0 || $connectTimeout <= 0 || $retries < 0) {
-            throw new CallerException('timeouts are positive, and retries at least 0');
+            throw new CallerException('timeouts must be positive, and retries must be at least 0');
         }
         $this->base = preg_replace('#(?:/api)?/*$#', '', $address->target) . '/api/';
         $this->transport = $transport ?? (extension_loaded('curl')

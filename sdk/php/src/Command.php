@@ -92,10 +92,10 @@ final class Command
         array $except = [],
     ): self {
         if ($code !== null && ($code < 3000 || $code > 4999)) {
-            throw new CallerException('a close code is between 3000 and 4999');
+            throw new CallerException('a close code must be between 3000 and 4999');
         }
         if (strlen($reason) > 123) {
-            throw new CallerException('a close reason has at most 123 bytes');
+            throw new CallerException('a close reason may have at most 123 bytes');
         }
         if ($code === null && $reason !== '') {
             throw new CallerException('a close reason needs a code');
@@ -256,14 +256,14 @@ final class Command
     public static function batch(self ...$commands): self
     {
         if ($commands === [] || count($commands) > 1000) {
-            throw new CallerException('a batch has 1 to 1000 commands');
+            throw new CallerException('a batch must have 1 to 1000 commands');
         }
         $commands = array_values($commands);
         $objects = array_map(static fn (self $one): string => "{\"$one->method\":{$one->body()}}", $commands);
         $decode = static function (Fields $fields) use ($commands): array {
             $replies = array_values($fields->map('replies', static fn (Fields $reply): Fields => $reply));
             if (count($replies) !== count($commands)) {
-                throw new ServerException('unexpected answer: not one reply for each command', 0, true);
+                throw new ServerException('unexpected answer: there must be one reply for each command', 0, true);
             }
             return array_map(static fn (self $one, Fields $reply): Reply => $one->reply($reply), $commands, $replies);
         };
@@ -326,7 +326,7 @@ final class Command
      */
     public function answered(string $json): mixed
     {
-        $answer = Fields::decode($json) ?? throw new ServerException('unexpected answer: no JSON object', 0, true);
+        $answer = Fields::decode($json) ?? throw new ServerException('unexpected answer: not a JSON object', 0, true);
         if ($answer->has('error')) {
             $error = $answer->object('error');
             throw ErrorCode::exception($error->int('code'), $error->string('message'), $this->publishes());
@@ -428,12 +428,12 @@ final class Command
     private static function names(string $kind, array $names): array
     {
         if ($names === [] || count($names) > self::TARGETS_MAX) {
-            throw new CallerException("a command names 1 to 1024 {$kind}s");
+            throw new CallerException("a command must name 1 to 1024 {$kind}s");
         }
         $checked = [];
         foreach ($names as $name) {
             $isText = is_string($name) || is_int($name);
-            $checked[] = $isText ? self::name($kind, (string) $name) : throw new CallerException("$kind is no string");
+            $checked[] = $isText ? self::name($kind, (string) $name) : throw new CallerException("$kind must be a string");
         }
         return $checked;
     }

@@ -177,7 +177,7 @@ final class Connection
     private function inOpen(): void
     {
         if ($this->request === null) {
-            throw new CallerException('this is possible in an open handler only');
+            throw new CallerException('this call is only possible in an open handler');
         }
     }
 

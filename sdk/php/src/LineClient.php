@@ -219,7 +219,7 @@ final class LineClient implements Publisher
     private static function decode(string $line): Fields
     {
         return Fields::decode($line)
-            ?? throw new ServerException('unexpected answer: no JSON object; is this the push listener?', 0, true);
+            ?? throw new ServerException('unexpected answer: not a JSON object; is this a push listener?', 0, true);
     }
 
     private static function error(Fields $answer): VecheException

@@ -39,9 +39,9 @@ final class PublishOptions
         self::checkTerm('versionEpoch', $versionEpoch);
         $problem = match (true) {
             $version !== null && $version < 0 => 'version is negative',
-            $version !== null && $skipHistory => 'version and skipHistory exclude each other',
+            $version !== null && $skipHistory => "version and skipHistory can't be combined",
             $version === null && $versionEpoch !== null => 'versionEpoch needs version',
-            count($tags) > 32 => 'at most 32 tags',
+            count($tags) > 32 => 'a publication may have at most 32 tags',
             default => null,
         };
         foreach ($tags as $name => $value) {
@@ -75,7 +75,7 @@ final class PublishOptions
     private static function checkTerm(string $name, ?string $term): void
     {
         if ($term !== null && ($term === '' || strlen($term) > 128)) {
-            throw new CallerException("$name has 1 to 128 bytes");
+            throw new CallerException("$name must have 1 to 128 bytes");
         }
     }
 }

@@ -37,7 +37,7 @@ final class Response
         ?string $file = null,
     ) {
         if ($status < 200 || $status > 599) {
-            throw new CallerException('a status is between 200 and 599');
+            throw new CallerException('a status must be between 200 and 599');
         }
         $this->file = $file;
         $this->body = is_string($body) ? $body : '';

@@ -47,8 +47,10 @@ impl RedisCommand {
             b"WATCH" | b"UNWATCH" => Refused(
                 "not possible on a connection that all coroutines share; use a Redis script (EVAL) for atomicity",
             ),
-            b"SELECT" => Refused("choose the database by an option of redis.connect"),
-            b"AUTH" | b"HELLO" => Refused("give user and password as options of redis.connect"),
+            b"SELECT" => Refused("choose the database with an option of redis.connect"),
+            b"AUTH" | b"HELLO" => {
+                Refused("set the user and the password with options of redis.connect")
+            }
             b"MONITOR" | b"SYNC" | b"PSYNC" | b"QUIT" | b"RESET" | b"WAIT" | b"WAITAOF"
             | b"READONLY" | b"READWRITE" | b"ASKING" => {
                 Refused("not possible on a connection that all coroutines share")

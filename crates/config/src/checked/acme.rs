@@ -89,7 +89,7 @@ fn parse_directory(text: &str) -> Result<String, String> {
     match url.expose().starts_with("https://") {
         true => Ok(url.expose().to_owned()),
         // RFC 8555 section 6.1.
-        false => Err(format!("authorities use https only, found {url:?}")),
+        false => Err(format!("expected an https:// URL, found {url:?}")),
     }
 }
 

@@ -39,7 +39,7 @@ impl Checker<'_> {
             let why = match RouteHeaders::check(name, value) {
                 Err(bad) => bad.to_string(),
                 Ok(()) if pairs[..item].iter().any(is_twin) => {
-                    "listed twice: header names are case-insensitive".to_owned()
+                    "is listed twice; header names are case-insensitive".to_owned()
                 }
                 Ok(()) => continue,
             };
@@ -52,11 +52,11 @@ impl Checker<'_> {
             .map(|(name, value)| name.len() + value.len())
             .sum();
         let too_many = match (pairs.len(), bytes) {
-            (count, _) if count > HEADERS_MAX => {
-                Some(format!("at most {HEADERS_MAX}, found {count}"))
-            }
+            (count, _) if count > HEADERS_MAX => Some(format!(
+                "expected at most {HEADERS_MAX} headers, found {count}"
+            )),
             (_, bytes) if bytes > HEADERS_BYTES_MAX => Some(format!(
-                "at most {HEADERS_BYTES_MAX} bytes of header names and values together, found {bytes}"
+                "expected at most {HEADERS_BYTES_MAX} bytes of header names and values together, found {bytes}"
             )),
             _ => None,
         };

@@ -188,7 +188,7 @@ impl Checker<'_> {
         for beside in BESIDE {
             if table.has(beside) {
                 let why =
-                    format!("{beside}: can't be combined with \"app\"; set it in its [[app]]");
+                    format!("{beside}: can't be combined with \"app\"; set it in that [[app]]");
                 self.problems.add(table.key_at(beside), why);
             }
         }
@@ -237,7 +237,7 @@ impl Checker<'_> {
         let app = &apps.list[index].app;
         if app.as_ref().is_some_and(|app| app.own_script().is_none()) {
             let why = format!(
-                "app: {name:?} is not an app in Lua, and only those receive events; use url"
+                "app: {name:?} is not a Lua app, and only Lua apps receive events; use url"
             );
             self.problems.add(table.value_at("app"), why);
             return None;

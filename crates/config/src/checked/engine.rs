@@ -40,7 +40,8 @@ impl Checker<'_> {
             return EngineConfig::Memory;
         }
         if history.is_some() {
-            let why = "type: with \"redis\" history is stored in Redis: remove [history] path";
+            let why =
+                "type: with \"redis\", history is stored in Redis; remove path from [history]";
             self.problems.add(table.value_at("type"), why.to_owned());
         }
         let prefix = text(table, "prefix").unwrap_or_default();
@@ -148,7 +149,9 @@ fn read(url: &str) -> Result<(RedisDatabase, Option<Sentinels>), String> {
 
 fn decoded(text: &str) -> Result<String, String> {
     let bytes = percent_encoding::percent_decode_str(text);
-    let text = bytes.decode_utf8().map_err(|_| "not in UTF-8".to_owned());
+    let text = bytes
+        .decode_utf8()
+        .map_err(|_| "the URL has percent-encoded bytes that are not UTF-8".to_owned());
     text.map(String::from)
 }
 

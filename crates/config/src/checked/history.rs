@@ -14,14 +14,14 @@ impl Checker<'_> {
     ) -> Option<HistoryStore> {
         let Some(path) = text(table, "path") else {
             if table.has("fsync") && table.is_sound("path") {
-                let why = "fsync: without path nothing is written";
+                let why = "fsync: has no effect without path";
                 self.warn(table.key_at("fsync"), why);
             }
             return None;
         };
         let path = self.base.join(path);
         if (self.world.is_file)(&path) && !(self.world.is_folder)(&path) {
-            let why = format!("path: {} is a file", path.display());
+            let why = format!("path: expected a folder, but {} is a file", path.display());
             self.problems.add(table.value_at("path"), why);
         }
         self.folder_of(table, "path", &path);

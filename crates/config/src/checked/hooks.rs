@@ -187,7 +187,7 @@ impl Checker<'_> {
                 }
                 true if asked.is_empty() => {
                     let why = format!(
-                        "{name}: no [[namespace]] has {name} = \"hook\", so it is never called"
+                        "{name}: no [[namespace]] has {name} = \"hook\", so this hook is never called"
                     );
                     self.warn(table.key_at(name), why);
                 }

@@ -123,7 +123,7 @@ impl Checker<'_> {
         }
         let force_push_join_leave = flag("force_push_join_leave");
         if force_push_join_leave && !join_leave {
-            let why = "force_push_join_leave: without join_leave there are no joins and leaves";
+            let why = "force_push_join_leave: has no effect without join_leave";
             self.warn(table.key_at("force_push_join_leave"), why);
         }
         let differences = match (word(table, "delta"), flag("delta_publish")) {

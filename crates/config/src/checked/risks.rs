@@ -40,7 +40,7 @@ impl Checker<'_> {
                 let item = list(table, "origins").iter().position(|one| one == "*");
                 self.warn(
                     item.and_then(|item| table.item_at("origins", item)),
-                    format!("origins: with \"*\" a page of any site connects as its visitor, because the browser adds {shown} automatically; list the sites"),
+                    format!("origins: with \"*\" a page of any site can connect as its visitor, because the browser adds {shown} automatically; list the allowed sites"),
                 );
             }
         }

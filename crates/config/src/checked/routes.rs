@@ -442,7 +442,7 @@ impl Checker<'_> {
         {
             self.problems.add(
                 table.value_at("identity"),
-                format!("identity: \"{identity}\" needs certificates of clients, and none of this route's listeners has \"client_ca\""),
+                format!("identity: \"{identity}\" needs client certificates, but none of this route's listeners has \"client_ca\""),
             );
         }
     }
@@ -462,7 +462,7 @@ impl Checker<'_> {
             let nearest = nearest_hint(&root, BUILTIN);
             self.problems.add(
                 at,
-                format!("root: Veche has no built-in files {root:?}{nearest}"),
+                format!("root: Veche has no built-in files named {root:?}{nearest}"),
             );
             return None;
         }

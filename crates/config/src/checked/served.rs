@@ -108,7 +108,7 @@ fn named(config: &Config) -> Vec<ReferencedFile<'_>> {
         file("a secret", secret);
     }
     for keys in config.tokens().flat_map(JwtConfig::files) {
-        file("keys of tokens", keys);
+        file("token keys", keys);
     }
     let tls_configs = config.listeners.iter().filter_map(|l| l.tls.as_ref());
     for tls in tls_configs {
@@ -131,7 +131,7 @@ fn named(config: &Config) -> Vec<ReferencedFile<'_>> {
     for identity in identities.filter_map(RouteHandler::identity) {
         if let IdentitySource::Pam(service) = identity {
             for rules in service.files() {
-                file("rules of passwords", &rules);
+                file("PAM rules", &rules);
             }
         }
     }
@@ -140,7 +140,7 @@ fn named(config: &Config) -> Vec<ReferencedFile<'_>> {
         .iter()
         .map(|history| ("history", history.path.clone()));
     let ordered = !config.ordered().is_empty();
-    let acme = ordered.then(|| ("certificates by ACME", config.acme.folder()));
+    let acme = ordered.then(|| ("ACME certificates", config.acme.folder()));
     let tables = config.server.snapshots.iter();
     let tables = tables.map(|folder| ("saved tables", folder.clone()));
     all.extend(

@@ -24,7 +24,7 @@ pub(super) static ACCESS_LOG: &[Directive] = &[
         "sample",
         DirectiveKind::Share,
         DefaultValue::Toml("1.0"),
-        "The fraction of requests and sessions that is written, above 0 and at most 1. Which ones is decided at random when they begin.",
+        "The fraction of requests and sessions that is written, above 0 and at most 1. Each is selected at random when it begins.",
     ),
     Section::AccessLog.row(
         "internal",
@@ -36,7 +36,7 @@ pub(super) static ACCESS_LOG: &[Directive] = &[
         "rotate",
         ROTATE,
         DefaultValue::Unset("the file grows"),
-        "As `log_rotate` of `[server]`.",
+        "The size at which a new file is begun, as `log_rotate` of `[server]` does for the log.",
     ),
     Section::AccessLog.row(
         "keep",

@@ -8,7 +8,7 @@ pub(super) static ACME: &[Directive] = &[
         "directory",
         DirectiveKind::Text { expected: "a URL" },
         DefaultValue::Toml("\"https://acme-v02.api.letsencrypt.org/directory\""),
-        "The URL of the authority's directory (RFC 8555). The default is Let's Encrypt; `\"https://acme-staging-v02.api.letsencrypt.org/directory\"` is its test environment, whose certificates clients do not trust. Ordering means agreeing to the authority's terms.",
+        "The URL of the authority's directory (RFC 8555). The default is Let's Encrypt; `\"https://acme-staging-v02.api.letsencrypt.org/directory\"` is its test environment, whose certificates clients do not trust. A server that orders certificates agrees to the authority's terms.",
     ),
     acme(
         "contact",

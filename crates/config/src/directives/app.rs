@@ -79,7 +79,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "events such as [\"open\", \"message\"]",
         },
         DefaultValue::Toml("[\"open\", \"message\", \"close\", \"request\"]"),
-        "With `runtime = \"fastcgi\"`: the events of the [runtime protocol](runtime-protocol.md#events) that the script handles; `start` and `stop` are not possible. Each costs a request, so leave out those without a handler.",
+        "With `runtime = \"fastcgi\"`: the events of the [runtime protocol](runtime-protocol.md#events) that the script handles; `start` and `stop` are not available. Each costs a request, so leave out those without a handler.",
     ),
     Section::App.row(
         "idle_ttl",
@@ -137,7 +137,7 @@ pub(super) static APP: &[Directive] = &[
             expected: "files and folders such as [\"src\"]",
         },
         DefaultValue::Unset("the sources in the folder of the configuration: `.php`, `.py`, `.rb`, `.js`, `.mjs`, `.ts`"),
-        "With `runtime = \"php\"` and `\"worker\"`: files and folders whose changes start new processes under `veche dev`. Folders count with all that is below them.",
+        "With `runtime = \"php\"` and `\"worker\"`: files and folders whose changes start new processes under `veche dev`. A folder includes everything below it.",
     ),
     Section::App.row(
         "workers",
@@ -235,7 +235,7 @@ pub(super) static APP: &[Directive] = &[
         "files",
         FILES,
         DefaultValue::Unset("no folder, and `veche.file` fails"),
-        "The folder whose files the script may serve with `veche.file`; nothing outside of it is ever sent. Clients can request everything in it where they supply part of the path, so a folder that contains a file named by the configuration, such as the script, is refused.",
+        "The folder whose files the script may serve with `veche.file`; nothing outside of it is ever sent. If clients supply part of the path, they can request everything in the folder, so a folder that contains a file named by the configuration, such as the script, is refused.",
     ),
     Section::App.row(
         "options",

@@ -42,7 +42,7 @@ pub(super) static EVENTS: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("10000"),
-        "The number of events that may wait while the back end does not accept any. Further ones are lost: the next batch has their number, and `veche_events_lost_total` counts them.",
+        "The number of events that may wait while the back end does not accept any. Further ones are lost: the next batch states how many, and `veche_events_lost_total` counts them.",
     ),
     Section::Events.row(
         "ca",

@@ -98,7 +98,7 @@ pub(super) static HOOKS: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"10s\""),
-        "How long no requests are sent after the failures that `failures` counts.",
+        "How long requests are suspended after the number of failures set by `failures`.",
     ),
     Section::Hooks.row(
         "ca",

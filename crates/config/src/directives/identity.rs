@@ -89,7 +89,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             "key_file",
             FILE,
             DefaultValue::Unset("see `secret_file`"),
-            "A PEM file with public keys, `-----BEGIN PUBLIC KEY-----` each: RSA of 2048 to 8192 bits (RS256, RS384, RS512), P-256 (ES256), P-384 (ES384), P-521 (ES512) or Ed25519 (EdDSA). A token has to be signed with one of them, by an algorithm of its kind. Several permit replacing one. Read at the start and on reload.",
+            "A PEM file with public keys, `-----BEGIN PUBLIC KEY-----` each: RSA of 2048 to 8192 bits (RS256, RS384, RS512), P-256 (ES256), P-384 (ES384), P-521 (ES512) or Ed25519 (EdDSA). A token has to be signed with one of them, by an algorithm of its kind. With several keys, one can be replaced without a gap. Read at the start and on reload.",
         ),
         section.row(
             "jwks",
@@ -216,7 +216,7 @@ pub(super) static HOOK: &[Directive] = &[
             off: false,
         },
         "\"10s\"",
-        "How long no requests are sent after the failures that `failures` counts.",
+        "How long requests are suspended after the number of failures set by `failures`.",
     ),
     Section::IdentityHook.row(
         "ca",

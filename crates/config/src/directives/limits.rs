@@ -70,7 +70,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &["auto", "off"],
         },
         DefaultValue::Toml("\"auto\""),
-        "The resident memory of the server process above which it accepts no new work: WebSocket handshakes and requests to applications on public listeners, and publications of back ends and their calls for history, presence, channels and connections get 503, and push lines an error, until the memory is 5 % below this limit. New TLS connections on public listeners are closed. Existing clients and files are served, but commands for history and presence, recovering subscriptions and publications get the temporary error 100, after which clients retry. Publications of applications are delivered, but no script grows by more than 4 MiB: a handler that needs more ends with an error. Memory is resident memory without file pages, as the kernel counts it before it kills a process, checked fifty times a second. `\"auto\"` is nine tenths of the machine's memory or of the control group's limit.",
+        "The resident memory of the server process above which it accepts no new work until the memory is 5 % below this limit. WebSocket handshakes and requests to applications on public listeners get 503, and so do publications of back ends and their calls for history, presence, channels and connections; push lines get an error. New TLS connections on public listeners are closed. Existing clients and files are served, but commands for history and presence, recovering subscriptions and publications get the temporary error 100, after which clients retry. Publications of applications are delivered, but no script grows by more than 4 MiB: a handler that needs more ends with an error. The server checks fifty times a second, and counts resident memory without file pages, as the kernel does before it kills a process. `\"auto\"` is nine tenths of the machine's memory or of the control group's limit.",
     ),
     Section::Limits.row(
         "handshakes_per_address",
@@ -255,6 +255,6 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("64"),
-        "The maximum number of header lines of a request; more get 431.",
+        "The maximum number of header lines of a request; a request with more gets 431.",
     ),
 ];

@@ -24,7 +24,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "wildcard",
         DirectiveKind::Flag { words: &[] },
         DefaultValue::Toml("false"),
-        "Whether the namespace's channels can be subscribed to as a whole: a subscriber of `chat:*` (`*` for the namespace `\"\"`) receives publications of all of them, except private channels and those of named users; `subscribe` determines which clients may, on routes with `handler = \"push\"` only if it is `\"client\"`. `*` does not include names that begin with a slash. Such publications have no position in `chat:*`, which has no history, and name their channel as `channel`, and in the tag `channel` for SDKs that do not show it. One worker orders all channels of such a namespace.",
+        "Whether the namespace's channels can be subscribed to as a whole: a subscriber of `chat:*` (`*` for the namespace `\"\"`) receives publications of all of them, except private channels and those of named users; `subscribe` determines which clients may do so; on routes with `handler = \"push\"`, clients may only if it is `\"client\"`. `*` does not include names that begin with a slash. Such publications have no position, because `chat:*` has no history. Each names its channel in the field `channel`, and also in the tag `channel` for SDKs that do not show the field. One worker orders all channels of such a namespace.",
     )
     .at_restart(),
     Section::Namespace.row(
@@ -115,7 +115,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             off: true,
         },
         DefaultValue::Toml("\"5s\""),
-        "How long after the last connection of a user has closed the user remains a member, so that a page reload causes neither leave nor join. If it is set, a user joins with the first and leaves with the last of their connections. Off (also `0`): each connection joins and leaves by itself. Anonymous connections always leave at once.",
+        "How long a user remains a member after their last connection has closed, so that a page reload causes neither a leave nor a join. If it is set, a user joins with the first and leaves with the last of their connections. Off (also `0`): each connection joins and leaves by itself. Anonymous connections always leave at once.",
     ),
     Section::Namespace.row(
         "events",
@@ -124,7 +124,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"off\""),
-        "The events of its channels that `[events]` reports. `\"occupancy\"`: a channel gets its first subscriber, or has lost its last one for `leave_delay`; in the namespace `\"#\"`, users come online and go offline; and a client asks for the latest publication of a channel with `recovery = \"latest\"`, but the channel has none. `\"members\"`: also joins and leaves.",
+        "The events of its channels that `[events]` reports. `\"occupancy\"`: a channel gets its first subscriber, or has had no subscriber for `leave_delay`; in the namespace `\"#\"`, users come online and go offline; and a client asks for the latest publication of a channel with `recovery = \"latest\"`, but the channel has none. `\"members\"`: also joins and leaves.",
     ),
     Section::Namespace.row(
         "slow_consumer",
@@ -142,7 +142,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         DefaultValue::Toml("\"none\""),
-        "Which clients of routes with `handler = \"centrifuge\"` may subscribe. `\"none\"`: none, as in namespaces without a section (error 103). `\"token\"`: those with a subscription token for the channel. `\"client\"`: all; but a channel with a `$` after its namespace (`chat:$42`, `$42`) is private and needs a token, and one that ends with a `#` and users (`dialog:7#ann,bob`) is for those users only. `\"hook\"`: those that the back end admits, by `[hooks]`, or the route's app; including private channels, and channels of named users for these. A personal channel (`#ann`) is never open to other users; its own user is always subscribed. See [the guide](../guide/centrifuge.md).",
+        "Which clients of routes with `handler = \"centrifuge\"` may subscribe. `\"none\"`: none, as in namespaces without a section (error 103). `\"token\"`: those with a subscription token for the channel. `\"client\"`: all; but a channel with a `$` after its namespace (`chat:$42`, `$42`) is private and needs a token, and one that ends with a `#` and users (`dialog:7#ann,bob`) is for those users only. `\"hook\"`: those that the back end (by `[hooks]`) or the route's app admits. This includes private channels and, for their named users only, channels of named users. A personal channel (`#ann`) is never open to other users; its own user is always subscribed. See [the guide](../guide/centrifuge.md).",
     ),
     Section::Namespace.row(
         "publish",

@@ -54,7 +54,7 @@ pub(super) static PAM: &[Directive] = &[
             words: &[],
         },
         DefaultValue::Toml("256"),
-        "The maximum number of handshakes and requests that wait for an answer, per service; further ones get 503 at once. One client address may have at most half of these. If `wrong_per_address` is set, at most as many passwords of one address wait at once as it permits in a burst.",
+        "The maximum number of handshakes and requests that wait for an answer, per service; further ones get 503 at once. One client address may have at most half of these. If `wrong_per_address` is set, no more passwords of one address wait at once than that rate permits in a burst.",
     ),
     Section::Pam.row(
         "cache_time",

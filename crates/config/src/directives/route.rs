@@ -80,7 +80,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Toml("\"none\""),
         handlers: APP_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "How the user of a connection is determined: by a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is not, it has no user then). With `\"none\"` connections have no user, only channels. The value is trusted as it is. So use a query or a header for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie that cannot be guessed. With `\"mtls\"` it is in the client certificate on a listener with `client_ca`: its common name, or else its first mail address, host name or URI; `\"mtls:cn\"`, `\"mtls:email\"`, `\"mtls:dns\"` and `\"mtls:uri\"` use that one only. With `\"jwt\"` it is in a signed token, checked by `[jwt]`; the connection ends with the token (3005), unless it is renewed. With `\"http:URL\"` the back end behind that URL is asked, by `[identity_hook]`. With `\"pam:SERVICE\"` the client sends a user name and a password (HTTP Basic), with plain requests to an app too, and PAM checks them by the rules in `/etc/pam.d/SERVICE`, or in another folder (`\"pam:/path/to/SERVICE\"`), by `[pam]`; only where passwords cannot be read on the way. [The guide](../guide/identity.md) describes the last three.",
+        doc: "How the user of a connection is determined: by a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is served without a user). With `\"none\"` connections have no user, only channels. The value is trusted as it is. So use a query or a header for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie that cannot be guessed. With `\"mtls\"` the user is in the client certificate on a listener with `client_ca`: its common name, or else its first mail address, host name or URI; `\"mtls:cn\"`, `\"mtls:email\"`, `\"mtls:dns\"` and `\"mtls:uri\"` use that one only. With `\"jwt\"` the user is in a signed token, checked by `[jwt]`; the connection ends with the token (3005), unless it is renewed. With `\"http:URL\"` the back end behind that URL is asked, by `[identity_hook]`. With `\"pam:SERVICE\"` the client sends a user name and a password (HTTP Basic), with plain requests to an app too, and PAM checks them by the rules in `/etc/pam.d/SERVICE`, or in another folder (`\"pam:/path/to/SERVICE\"`), by `[pam]`; use this only where passwords cannot be read on the network. [The guide](../guide/identity.md) describes the last three.",
     },
     Directive {
         section: Section::Route,
@@ -114,7 +114,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Unset("required with `handler = \"static\"`"),
         handlers: &["static"],
         change: ReloadEffect::Reload,
-        doc: "The folder whose files are served; nothing outside of it ever is. A folder that contains a file named by the configuration (the configuration itself, scripts, keys, certificates, logs, history) is refused. `\"builtin:demo\"` is the demo page inside the binary.",
+        doc: "The folder whose files are served; nothing outside of it is ever served. A folder that contains a file named by the configuration (the configuration itself, scripts, keys, certificates, logs, history) is refused. `\"builtin:demo\"` is the demo page inside the binary.",
     },
     Directive {
         section: Section::Route,
@@ -236,7 +236,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Toml("false"),
         handlers: WEBSOCKET_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "Accept permessage-deflate (RFC 7692) when a client offers it. `true`: each message by itself, so idle connections hold no state and a message for many is compressed once. `\"takeover\"`: each message refers to earlier ones, which is smaller for many similar messages. A connection then keeps the last 4 KiB sent to it and the last 4 KiB of the client's input (32 KiB where the client does not offer `client_max_window_bits`). Measured: 0.6 KiB after one short message each way, 10 KiB or 43 KiB after many. Sent data is dropped after a minute without messages. All contexts together have a quarter of `memory_limit`, from which a client's window is taken when it connects; without room, the client is asked to keep no context, and messages are sent without.",
+        doc: "Accept permessage-deflate (RFC 7692) when a client offers it. `true`: each message by itself, so idle connections hold no state and a message for many is compressed once. `\"takeover\"`: each message refers to earlier ones, which is smaller for many similar messages. A connection then keeps the last 4 KiB sent to it and the last 4 KiB of the client's input (32 KiB where the client does not offer `client_max_window_bits`). Measured: 0.6 KiB after one short message each way, 10 KiB or 43 KiB after many. Sent data is dropped after a minute without messages. All contexts together have a quarter of `memory_limit`, from which a client's window is taken when it connects; without room, the client is asked to keep no context, and messages are sent without one.",
     },
     Directive {
         section: Section::Route,
@@ -283,7 +283,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Toml("false"),
         handlers: APP_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "Whether clients receive the position of each publication, so that they can recover: `{\"channel\":\"chat:1\",\"position\":\"9x3kd07f:17\",\"data\":…}` instead of the data alone, and `?since=9x3kd07f:17`, once per channel, in the address of the next connection. It first receives `{\"subscribed\":\"chat:1\",\"position\":…,\"recovered\":true}`, then what it has missed. Channels without history have no position. Only with `outbox_full = \"disconnect\"`, since nothing may be missing. With `\"lua\"` the script subscribes connections and passes their positions: `conn:subscribe(channel, { since = … })`. See [the guide](../guide/history.md).",
+        doc: "Whether clients receive the position of each publication, so that they can recover: `{\"channel\":\"chat:1\",\"position\":\"9x3kd07f:17\",\"data\":…}` instead of the data alone. To recover, a client adds `?since=9x3kd07f:17`, once per channel, to the URL of its next connection. It first receives `{\"subscribed\":\"chat:1\",\"position\":…,\"recovered\":true}`, then what it has missed. Channels without history have no position. Requires `outbox_full = \"disconnect\"`, since nothing may be missing. With `\"lua\"` the script subscribes connections and passes their positions: `conn:subscribe(channel, { since = … })`. See [the guide](../guide/history.md).",
     },
     Directive {
         section: Section::Route,
@@ -305,7 +305,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Toml("\"off\""),
         handlers: WEBSOCKET_HANDLERS,
         change: ReloadEffect::Reload,
-        doc: "The rate of messages and pings that one connection may send, however many frames they have: `\"20/s\"`, or `\"600/m\"`, which permits a burst of 600. With `handler = \"centrifuge\"` each command of a message counts, over any transport (JSON, Protobuf, a request to `/emulation`); on the WebSocket of `handler = \"api\"` each user or channel that a command names. Off by default: a client that sends faster than its messages are handled waits anyway.",
+        doc: "The rate of messages and pings that one connection may send, however many frames they have: `\"20/s\"`, or `\"600/m\"`, which permits a burst of 600. With `handler = \"centrifuge\"` each command of a message counts, over any transport (JSON, Protobuf, a request to `/emulation`); on the WebSocket of `handler = \"api\"`, each user or channel that a command names counts. Off by default: a client that sends faster than its messages are handled waits anyway.",
     },
     Directive {
         section: Section::Route,

@@ -100,18 +100,20 @@ fn invalid_settings_are_reported() {
             "11:1: headers: \"X Y\": a header name may contain only letters, digits and !#$%&'*+-.^_`|~",
             "12:1: headers: \"X-Split\": a header value must not contain line breaks or control characters",
             "13:1: headers: \"X-Empty\": the value is empty",
-            "15:1: headers: \"x-twin\": listed twice: header names are case-insensitive",
+            "15:1: headers: \"x-twin\": is listed twice; header names are case-insensitive",
         ],
     );
     let many: Vec<String> = (0..33).map(|n| format!("X-{n} = \"a\"")).collect();
     says_after_listen(
         &format!("{FILES}headers = {{ {} }}\n", many.join(", ")),
-        &["7:11: headers: at most 32, found 33"],
+        &["7:11: headers: expected at most 32 headers, found 33"],
     );
     let long = "a".repeat(16 << 10);
     says_after_listen(
         &format!("{FILES}headers = {{ X-A = \"{long}\" }}\n"),
-        &["7:11: headers: at most 16384 bytes of header names and values together, found 16387"],
+        &[
+            "7:11: headers: expected at most 16384 bytes of header names and values together, found 16387",
+        ],
     );
     // Setting headers or encodings is an error for a handler to which they do not apply.
     says_after_listen(

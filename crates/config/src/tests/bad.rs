@@ -72,11 +72,11 @@ fn sections() {
     );
     says(
         "[listen]\naddress = \"127.0.0.1:1\"\n",
-        &["1:2: expected [[listen]], found [listen]: it can be repeated"],
+        &["1:2: expected [[listen]], found [listen]; this section can be repeated"],
     );
     says_after_listen(
         "[[server]]\nworkers = 2\n",
-        &["3:3: expected [server], found [[server]]: it can't be repeated"],
+        &["3:3: expected [server], found [[server]]; this section can't be repeated"],
     );
     says(
         "[listen]\n[listen]\n",
@@ -98,7 +98,7 @@ fn sections() {
     );
     says(
         "server = 3\n",
-        &["1:1: expected [server], found server = 3: it can't be repeated"],
+        &["1:1: expected [server], found server = 3; this section can't be repeated"],
     );
 }
 
@@ -366,7 +366,9 @@ fn handlers() {
     );
     route(
         "handler = \"static\"\nroot = \"builtin:dmo\"",
-        &["6:8: root: Veche has no built-in files \"builtin:dmo\"; did you mean \"builtin:demo\"?"],
+        &[
+            "6:8: root: Veche has no built-in files named \"builtin:dmo\"; did you mean \"builtin:demo\"?",
+        ],
     );
     route(
         "handler = \"static\"\nroot = \"/srv/www\"\nmethods = [\"get\", \"POST\"]",
@@ -517,7 +519,7 @@ fn a_misspelt_name_is_one_problem() {
     );
     says(
         &format!("{exposed}[[api]]\nkeys = [\"a-secret-of-some-length\"]\n"),
-        &["9:3: expected [api], found [[api]]: it can't be repeated"],
+        &["9:3: expected [api], found [[api]]; this section can't be repeated"],
     );
     says(
         "[[lisen]]\naddress = \"127.0.0.1:8080\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"\n",
@@ -590,8 +592,8 @@ fn apps() {
         app,
         "app = \"chat\"\nmemory = \"1MiB\"\noptions = {}",
         &[
-            "10:1: memory: can't be combined with \"app\"; set it in its [[app]]",
-            "11:1: options: can't be combined with \"app\"; set it in its [[app]]",
+            "10:1: memory: can't be combined with \"app\"; set it in that [[app]]",
+            "11:1: options: can't be combined with \"app\"; set it in that [[app]]",
         ],
     );
     // A problem of an app is reported once, and not again where the app is referred to.
@@ -620,7 +622,7 @@ fn apps() {
     );
     says_after_listen(
         "[app]\nname = \"chat\"\n",
-        &["3:2: expected [[app]], found [app]: it can be repeated"],
+        &["3:2: expected [[app]], found [app]; this section can be repeated"],
     );
     let same =
         "[[route]]\npath = \"/a\"\nhandler = \"lua\"\nscript = \"api.lua\"\nmemory = \"2MiB\"\n";

@@ -53,7 +53,7 @@ fn an_app_can_receive_events() {
         &format!(
             "[[app]]\nname = \"chat\"\nruntime = \"php\"\ncommand = [\"php\"]\n{ROOMS}[events]\napp = \"chat\"\n"
         ),
-        &["11:7: app: \"chat\" is not an app in Lua, and only those receive events; use url"],
+        &["11:7: app: \"chat\" is not a Lua app, and only Lua apps receive events; use url"],
     );
 }
 

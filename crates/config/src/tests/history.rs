@@ -46,7 +46,7 @@ fn invalid_history_settings_are_reported() {
         ),
         (
             "path = \"api.lua\"\n",
-            "4:8: path: /etc/veche/api.lua is a file",
+            "4:8: path: expected a folder, but /etc/veche/api.lua is a file",
         ),
         (
             "path = \"\"\n",
@@ -54,7 +54,7 @@ fn invalid_history_settings_are_reported() {
         ),
         (
             "path = \"kept\"\n[engine]\ntype = \"redis\"\nurl = \"redis://h\"\n",
-            "6:8: type: with \"redis\" history is stored in Redis: remove [history] path",
+            "6:8: type: with \"redis\", history is stored in Redis; remove path from [history]",
         ),
         (
             "[engine]\ntype = \"redis\"\n",
@@ -86,7 +86,7 @@ fn ineffective_settings_are_warned_of() {
     for (text, ends) in [
         (
             format!("{REMEMBERS}[history]\nfsync = \"commit\"\n"),
-            "fsync: without path nothing is written",
+            "fsync: has no effect without path",
         ),
         (
             "[history]\npath = \"kept\"\n".to_owned(),

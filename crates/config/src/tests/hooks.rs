@@ -94,7 +94,7 @@ fn ineffective_settings_are_warned_of() {
         ),
         (
             format!("{ROUTE}[hooks]\npublish = {url}\n"),
-            "publish: no [[namespace]] has publish = \"hook\", so it is never called",
+            "publish: no [[namespace]] has publish = \"hook\", so this hook is never called",
         ),
         (
             format!("{ROUTE}[hooks]\nsub_refresh = {url}\n"),

@@ -53,7 +53,7 @@ fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
         ),
         (
             "[jwt]\nsecret_file = \"/srv/www/key.pem\"\n",
-            "/srv/www/key.pem (keys of tokens)",
+            "/srv/www/key.pem (token keys)",
         ),
         (
             "[events]\nurl = \"http://127.0.0.1/\"\nsecrets = [{ file = \"/srv/www/key\" }]\n",
@@ -118,7 +118,7 @@ fn dangerous_combinations_are_warned_of() {
             "{LISTEN}[[route]]\npath = \"/\"\nhandler = \"push\"\nchannels = [\"a\"]\n{lines}\n"
         )
     };
-    let ambient = "origins: with \"*\" a page of any site connects as its visitor";
+    let ambient = "origins: with \"*\" a page of any site can connect as its visitor";
     for (lines, is_warned) in [
         ("origins = [\"*\"]\nidentity = \"cookie:sid\"", true),
         (

@@ -145,7 +145,7 @@ fn users_by_their_certificates() {
     says(
         &format!("{}{route}", listener(tls)),
         &[
-            "8:12: identity: \"mtls:email\" needs certificates of clients, and none of this route's listeners has \"client_ca\"",
+            "8:12: identity: \"mtls:email\" needs client certificates, but none of this route's listeners has \"client_ca\"",
         ],
     );
     says(
@@ -307,7 +307,7 @@ fn invalid_acme_settings_are_reported() {
         ),
         (
             "[acme]\ndirectory = \"http://ca.example/dir\"",
-            &["4:13: directory: authorities use https only, found \"http://ca.example/dir\""],
+            &["4:13: directory: expected an https:// URL, found \"http://ca.example/dir\""],
         ),
         (
             "[acme]\ndirectory = \"letsencrypt\"",

@@ -81,7 +81,7 @@ pub fn answer(
     now_ms: u64,
 ) -> (FileAnswer, Option<OpenError>) {
     if !matches!(head.method, Method::Get | Method::Head) {
-        let text = "only GET and HEAD\n";
+        let text = "files allow only GET and HEAD\n";
         return (
             FileAnswer::plain(Status::METHOD_NOT_ALLOWED, Headers::Allow, text),
             None,
@@ -125,7 +125,7 @@ fn answer_encoded(
             }
             Ok(_) => {}
             Err(error) => {
-                let why = format!("its {} variant: {error}", encoding.name());
+                let why = format!("the {} variant of the file: {error}", encoding.name());
                 trouble = Some(OpenError::Failed(io::Error::other(why)));
             }
         }

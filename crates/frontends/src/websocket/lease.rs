@@ -19,7 +19,7 @@ pub enum RenewError {
     #[error("the connection was not opened with a token")]
     NoLease,
     /// The token belongs to another user.
-    #[error("the token is another user's")]
+    #[error("the token belongs to another user")]
     OtherUser,
     /// The token is invalid.
     #[error("{0}")]

@@ -67,7 +67,9 @@ pub(super) enum CheckError {
 impl From<HelperError> for CheckError {
     fn from(error: HelperError) -> Self {
         match error {
-            HelperError::Unsent => Self::Helper("the helper ended before a check".to_owned()),
+            HelperError::Unsent => {
+                Self::Helper("the helper ended before the check was sent".to_owned())
+            }
             HelperError::Unanswered => Self::Unanswered,
             HelperError::Gone => Self::Gone,
         }

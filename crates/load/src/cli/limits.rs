@@ -12,8 +12,12 @@ const DESCRIPTORS_BESIDE: u64 = 64;
 /// Raises the descriptor limit to its maximum. Fails if the limit or the available memory is
 /// insufficient for these concurrent plans.
 pub(super) fn check(plans: &[&Plan]) -> Result<(), CommandFailure> {
-    let raised = descriptors::raise()
-        .map_err(|error| CommandFailure::new(Exit::Failed, format!("descriptors: {error}")))?;
+    let raised = descriptors::raise().map_err(|error| {
+        CommandFailure::new(
+            Exit::Failed,
+            format!("can't raise the limit of file descriptors: {error}"),
+        )
+    })?;
     if let Some(maximum) = raised.to {
         descriptors_for(plans, maximum).map_err(|words| CommandFailure::new(Exit::Usage, words))?;
     }
@@ -29,7 +33,7 @@ fn descriptors_for(plans: &[&Plan], maximum: u64) -> Result<(), String> {
         let clients = u64::from(plan.clients());
         if clients.div_ceil(plan.processes.max(1).into()) > room {
             return Err(format!(
-                "{clients} connections in {} process{}: a process may have {maximum} descriptors; use --processes {}",
+                "{clients} connections are too many for {} process{}: a process may have {maximum} file descriptors; use --processes {}",
                 plan.processes,
                 if plan.processes == 1 { "" } else { "es" },
                 clients.div_ceil(room)

@@ -103,7 +103,7 @@ fn requests(path: &Path) -> Result<Vec<HttpRequestPlan>, CommandFailure> {
         let bad = |words: &str| usage(format!("--requests {shown}:{}: {words}", number + 1));
         let (method, path, body): (String, String, Option<String>) = serde_json::from_str(line)
             .map_err(|_| {
-                bad("[\"GET\", \"/path\", null] expected, or with a body in place of null")
+                bad("expected [\"GET\", \"/path\", null], optionally with a body in place of null")
             })?;
         if !is_method(&method) || method == "HEAD" {
             return Err(bad(
@@ -135,7 +135,9 @@ pub(super) fn broadcast(args: &BroadcastArgs) -> Result<Plan, CommandFailure> {
 
 pub(super) fn push(args: &PushLoadArgs) -> Result<Plan, CommandFailure> {
     if !args.body.contains("{i}") {
-        return Err(usage("--body: lacks {i}, the number of the receiver"));
+        return Err(usage(
+            "--body: must contain {i}, the number of the receiver",
+        ));
     }
     let plan = fanout(&args.url, &args.publish, &args.body, true, &args.common)?;
     Ok(lasting(&args.span, plan))
@@ -156,7 +158,7 @@ fn fanout(
         ..endpoint(&args.publish, |_| None, common)?
     };
     if !body.contains("{data}") {
-        return Err(usage("--body: lacks {data}, the message"));
+        return Err(usage("--body: must contain {data}, the message"));
     }
     if args.size <= NOTE_BYTES_MIN {
         let words = format!(

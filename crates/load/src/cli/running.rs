@@ -135,7 +135,8 @@ pub(super) fn unwritable(error: serde_json::Error) -> CommandFailure {
 /// Fails if the run was interrupted.
 pub(super) fn check_complete(report: &Report) -> Result<(), CommandFailure> {
     if report.interrupted {
-        let words = "interrupted: the report is partial and covers the time until then";
+        let words =
+            "the run was interrupted: the report is partial and covers only the time until then";
         return Err(CommandFailure::new(Exit::Interrupted, words));
     }
     Ok(())
@@ -207,8 +208,9 @@ pub(super) fn check_reached(report: &Report) -> Result<(), CommandFailure> {
 /// Counts Ctrl-C and SIGTERM.
 pub(super) fn interrupts() -> Result<Arc<AtomicUsize>, CommandFailure> {
     let count = Arc::new(AtomicUsize::new(0));
-    let mut signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|error| CommandFailure::new(Exit::Failed, format!("signals: {error}")))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| {
+        CommandFailure::new(Exit::Failed, format!("can't handle signals: {error}"))
+    })?;
     let counted = Arc::clone(&count);
     thread::spawn(move || {
         for _ in signals.forever() {

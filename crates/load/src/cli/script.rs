@@ -42,8 +42,12 @@ pub type EndUsers = Box<dyn FnOnce()>;
 pub(super) fn run(args: &ScriptArgs, start_users: &StartUsers) -> Result<(), CommandFailure> {
     Target::parse(&args.url)
         .map_err(|error| CommandFailure::new(Exit::Usage, error.to_string()))?;
-    descriptors::raise()
-        .map_err(|error| CommandFailure::new(Exit::Failed, format!("descriptors: {error}")))?;
+    descriptors::raise().map_err(|error| {
+        CommandFailure::new(
+            Exit::Failed,
+            format!("can't raise the limit of file descriptors: {error}"),
+        )
+    })?;
     let interrupts = interrupts()?;
     let run = Arc::new(ScriptRun::new(script_plan(args)));
     let end_users = start_users(ScriptUsers {

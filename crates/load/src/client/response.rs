@@ -194,7 +194,7 @@ impl ResponseReader {
                 let value: u64 = text
                     .trim()
                     .parse()
-                    .map_err(|_| format!("Content-Length: {text:?}"))?;
+                    .map_err(|_| format!("the response has an invalid Content-Length: {text:?}"))?;
                 size = Some(value);
             } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
                 is_chunked |= has("chunked");

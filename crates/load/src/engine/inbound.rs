@@ -226,7 +226,7 @@ impl Engine<'_> {
                         Ok((taken, Some(Frame::Pong(_)))) => Ok(taken),
                         Ok((_, Some(Frame::Close { code, reason }))) => {
                             let code =
-                                code.map_or("without a code".to_owned(), |code| code.to_string());
+                                code.map_or("no close code".to_owned(), |code| code.to_string());
                             Err(ErrorCase::new(
                                 ErrorCause::Closed,
                                 format!("the server closed the connection: {code} {reason}"),
@@ -253,7 +253,7 @@ impl Engine<'_> {
                     if partial.len() + taken > LINE_BYTES_MAX {
                         Err(ErrorCase::new(
                             ErrorCause::BadProtocol,
-                            "a received line exceeds the length limit",
+                            "a received line is longer than 1 MiB",
                         ))
                     } else if let Some(line) = line {
                         let mut whole = std::mem::take(partial);

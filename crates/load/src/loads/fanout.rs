@@ -176,7 +176,7 @@ impl FanoutLoad {
             }
             (true, true) => ErrorCase::new(
                 ErrorCause::TimedOut,
-                "a publication was scheduled, but the server did not read what was sent before",
+                "a publication was not sent when scheduled: the server had not read the data sent before",
             ),
             (false, _) => ErrorCase::new(ErrorCause::Closed, "a publisher is not connected"),
         };

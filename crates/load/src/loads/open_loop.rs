@@ -82,7 +82,7 @@ impl OpenLoop {
         let (cause, words) = match (net.has_open(), net.has_full()) {
             (true, true) => (
                 ErrorCause::TimedOut,
-                "the server did not read what was sent before",
+                "the server had not read the data sent before",
             ),
             (true, false) => (
                 ErrorCause::TimedOut,

@@ -163,7 +163,7 @@ impl Load for ShootoutLoad {
             _ => {
                 self.errors += 1;
                 let words = format!(
-                    "not a message of the shootout's protocol: {}",
+                    "a received message is not part of the shootout's protocol: {}",
                     crate::payload::excerpt(data)
                 );
                 io.net

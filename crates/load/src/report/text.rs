@@ -178,7 +178,7 @@ fn incomplete(report: &Report) -> Option<String> {
     }
     let verb = if all.len() == 1 { "was" } else { "were" };
     Some(format!(
-        "INCOMPLETE: {} of the tester {verb} lost ({}). These are the figures of the others.",
+        "INCOMPLETE: {} of the tester {verb} lost ({}). The figures are those of the other processes.",
         many(all.len() as u64, "process").replace("processs", "processes"),
         all.join("; ")
     ))

@@ -215,7 +215,7 @@ impl From<Error> for OrderError {
                 Err(other) => Self::Refused(other.to_string()),
             },
             Error::Timeout(_) => {
-                Self::Unreachable("the authority did not decide in time".to_owned())
+                Self::Unreachable("the authority did not process the order in time".to_owned())
             }
             Error::Json(_) => {
                 Self::Unreachable("unexpected response: is this URL an ACME directory?".to_owned())

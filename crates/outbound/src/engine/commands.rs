@@ -185,10 +185,10 @@ impl<C: PortClient> Commands<C> {
             let within = shared.settings.keyspace.timeout;
             let verified = timeout(within, session.verify(&shared, known, stored, fence)).await;
             let late = || {
-                CallError::new(
-                    CallErrorKind::Timeout,
-                    "redis: no reply to the first commands",
-                )
+                let words = format!(
+                    "redis: no reply to the first commands of a new connection within {within:?}"
+                );
+                CallError::new(CallErrorKind::Timeout, words)
             };
             let store = verified.map_err(|_| late())??;
             Ok((session, store))

@@ -153,7 +153,10 @@ impl Feed {
     async fn subscribe(&mut self, channels: &[Vec<u8>]) -> Result<(), CallError> {
         let within = self.reader.shared.settings.keyspace.timeout;
         let done = timeout(within, self.session.connection.subscribe(channels)).await;
-        let late = || CallError::new(CallErrorKind::Timeout, "redis: no reply to a subscription");
+        let late = || {
+            let words = format!("redis: no reply to SUBSCRIBE within {within:?}");
+            CallError::new(CallErrorKind::Timeout, words)
+        };
         done.map_err(|_| late())?
             .map_err(|error| call_error(&error))
     }
@@ -194,7 +197,7 @@ impl Feed {
                 },
                 () = self.session.over.notified() => {
                     self.reader.shared.count_loss();
-                    let words = "redis: the connection of the feed is closed";
+                    let words = "redis: the connection for subscriptions is closed";
                     return Err(Some(CallError::new(CallErrorKind::ConnectionLost, words)));
                 }
                 () = sleep_until(look) => {
@@ -204,7 +207,7 @@ impl Feed {
                         is_probed = false;
                     } else if is_probed {
                         EngineFigures::add(&self.reader.shared.figures.silent, 1);
-                        let words = "redis: the feed's connection does not respond";
+                        let words = "redis: the connection for subscriptions does not respond";
                         return Err(Some(CallError::new(CallErrorKind::Timeout, words)));
                     } else {
                         // The probe is published over the connection for commands. If that
@@ -226,10 +229,8 @@ impl Feed {
             let within = self.reader.shared.settings.keyspace.timeout;
             let done = timeout(within, self.session.connection.unsubscribe(channels)).await;
             let late = || {
-                CallError::new(
-                    CallErrorKind::Timeout,
-                    "redis: no reply to an unsubscription",
-                )
+                let words = format!("redis: no reply to UNSUBSCRIBE within {within:?}");
+                CallError::new(CallErrorKind::Timeout, words)
             };
             done.map_err(|_| Some(late()))?
                 .map_err(|error| Some(call_error(&error)))?;

@@ -126,7 +126,7 @@ impl EngineSession {
         let (Some(state), Some(generation)) = (parts.next(), parts.next()) else {
             return Err(CallError::new(
                 CallErrorKind::Broken,
-                "redis: no reply to a script",
+                "redis: malformed reply to the script that verifies the server",
             ));
         };
         let now = KnownServer {
@@ -405,7 +405,12 @@ async fn primary(shared: &SharedPorts) -> Result<Arc<RedisDatabase>, CallError> 
             Err(fault) => last = Some(fault),
         }
     }
-    Err(last.unwrap_or_else(|| CallError::new(CallErrorKind::Unreachable, "redis: no Sentinel")))
+    Err(last.unwrap_or_else(|| {
+        CallError::new(
+            CallErrorKind::Unreachable,
+            "redis: no Sentinel is configured",
+        )
+    }))
 }
 
 async fn ask_sentinel(
@@ -440,7 +445,7 @@ async fn ask_sentinel(
     });
     let unknown = || {
         let words = format!(
-            "redis: the Sentinel at {host}:{port} knows no primary named {}",
+            "redis: the Sentinel at {host}:{port} does not know a primary named {}",
             sentinel.primary
         );
         CallError::new(CallErrorKind::Refused, words)

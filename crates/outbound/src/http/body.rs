@@ -185,7 +185,7 @@ impl BodyStream {
             Ok(piece) => Ok(CallReply::Chunk(piece?.map(Vec::from))),
             Err(_) => {
                 let (time, place) = (shown(self.timeout), &self.place);
-                let words = format!("timeout after {time} reading the response of {place}");
+                let words = format!("timeout after {time} reading the response from {place}");
                 Err(fault(CallErrorKind::Timeout, words))
             }
         }

@@ -113,7 +113,7 @@ impl HttpClient {
             let has_sent = progress.begin_sending();
             let mut failed = match link.sender.try_send_request(hop.request()?).await {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                    let words = "the response switches to another protocol";
+                    let words = "the server switches to another protocol, which is not supported";
                     return Err(fault(CallErrorKind::Broken, words));
                 }
                 Ok(response) => return Ok((response, HttpExchange { permit, link })),
@@ -153,7 +153,7 @@ fn no_answer(error: &hyper::Error, place: &ConnectionTarget) -> CallError {
             fault(CallErrorKind::ConnectionLost, words)
         }
         false => {
-            let words = format!("malformed response of {place}: {}", error_text(error));
+            let words = format!("malformed response from {place}: {}", error_text(error));
             fault(CallErrorKind::Broken, words)
         }
     }

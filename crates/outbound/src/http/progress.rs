@@ -64,7 +64,7 @@ impl RequestProgress {
     /// Describes the step for error texts.
     pub(super) fn shown(&self) -> String {
         let Some((phase, place)) = &self.0.lock().step else {
-            return "at the beginning".to_owned();
+            return "before connecting".to_owned();
         };
         match phase {
             RequestPhase::Waiting => {
@@ -73,8 +73,8 @@ impl RequestProgress {
                 )
             }
             RequestPhase::Connecting => format!("connecting to {place}"),
-            RequestPhase::Answer => format!("waiting for the response of {place}"),
-            RequestPhase::Body => format!("reading the response of {place}"),
+            RequestPhase::Answer => format!("waiting for the response from {place}"),
+            RequestPhase::Body => format!("reading the response from {place}"),
         }
     }
 }

@@ -70,7 +70,7 @@ fn servers_that_do_not_answer() {
     assert_eq!(fault.kind, CallErrorKind::Timeout);
     assert_eq!(
         fault.words,
-        format!("http: timeout after 0.2 s waiting for the response of {at}")
+        format!("http: timeout after 0.2 s waiting for the response from {at}")
     );
     silent.until_empty();
 
@@ -181,30 +181,30 @@ fn invalid_responses() {
     let long_head = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(1 << 20));
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(5000));
     for (answer, words) in [
-        ("no http at all\r\n\r\n", "malformed response of"),
-        ("HTTP/2 200\r\n\r\n", "malformed response of"),
+        ("no http at all\r\n\r\n", "malformed response from"),
+        ("HTTP/2 200\r\n\r\n", "malformed response from"),
         (
             "HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
-            "malformed response of",
+            "malformed response from",
         ),
         (
             "HTTP/1.1 200 OK\r\na: b\0c\r\n\r\n",
-            "malformed response of",
+            "malformed response from",
         ),
         (
             "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
-            "malformed response of",
+            "malformed response from",
         ),
         (
             "HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\nab",
-            "malformed response of",
+            "malformed response from",
         ),
         (
             "HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
             "switches to another protocol",
         ),
-        (&long_head, "malformed response of"),
-        (&many, "malformed response of"),
+        (&long_head, "malformed response from"),
+        (&many, "malformed response from"),
         (
             "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort",
             "closed in the middle of the response",

@@ -99,9 +99,9 @@ impl FramingFields {
             (Some(_), Some(_)) => Err(HttpError::bad(
                 "Transfer-Encoding and Content-Length are both present",
             )),
-            (Some(_), None) if version == HttpVersion::Http10 => {
-                Err(HttpError::bad("Transfer-Encoding in HTTP/1.0"))
-            }
+            (Some(_), None) if version == HttpVersion::Http10 => Err(HttpError::bad(
+                "Transfer-Encoding is not allowed in HTTP/1.0",
+            )),
             (Some(Coding::Chunked), None) => Ok(Framing::Chunked),
             // RFC 9112 section 6.3 rule 4: the end of the body is uncertain.
             (Some(Coding::Unknown), None) => {

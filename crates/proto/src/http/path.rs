@@ -83,7 +83,7 @@ pub(super) fn split(target: &str) -> Result<(Cow<'_, str>, &str), HttpError> {
     let (path, rest) = target.split_at(end);
     // Clients must not send fragments.
     if memchr::memchr(b'#', rest.as_bytes()).is_some() {
-        return Err(HttpError::bad("a fragment in the request target"));
+        return Err(HttpError::bad("the request target contains a fragment (#)"));
     }
     let path = match is_plain {
         true => Cow::Borrowed(path),
@@ -135,7 +135,7 @@ pub fn normal_path(path: &str) -> Result<Cow<'_, str>, HttpError> {
 
 /// Decodes a segment, except for `%2F` and `%25`, and appends it.
 fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), HttpError> {
-    const FORBIDDEN: HttpError = HttpError::bad("a backslash or NUL in the path");
+    const FORBIDDEN: HttpError = HttpError::bad("the path contains a backslash or NUL");
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut rest = raw;
     while let [first, after @ ..] = rest {
@@ -159,7 +159,7 @@ fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), HttpError> {
 }
 
 const MALFORMED: HttpError =
-    HttpError::bad("a percent sign in the path without two hexadecimal digits");
+    HttpError::bad("a percent sign in the path is not followed by two hexadecimal digits");
 
 #[cfg(test)]
 mod tests {

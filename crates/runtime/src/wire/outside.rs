@@ -100,7 +100,7 @@ impl<'a> Outside<'a> {
                         let name = command.parts().next().map(String::from_utf8_lossy);
                         let name = name.unwrap_or_default();
                         return Err(invalid(format!(
-                            "{name} is not possible on connections that handlers share"
+                            "{name} is not allowed: handlers share the connections to Redis"
                         )));
                     }
                 };

@@ -31,7 +31,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         let object = values.pop_front().unwrap_or(Value::Nil);
         if !values.is_empty() {
             return Err(fault(format!(
-                "bad argument #2 to 'api.{method}': one table expected"
+                "bad argument #2 to 'api.{method}': expected a table as the only argument"
             )));
         }
         let body = match &object {

@@ -88,9 +88,11 @@ impl Attributes {
         let text = text.as_deref().filter(|text| is_attribute(text));
         match (name.as_str(), text, value) {
             ("path", Some(path), _) if path.starts_with('/') => self.write("Path", path),
-            ("path", ..) => return bad("path: a string that begins with / expected, without ;"),
+            ("path", ..) => {
+                return bad("path: expected a string that begins with / and contains no ;");
+            }
             ("domain", Some(domain), _) if !domain.is_empty() => self.write("Domain", domain),
-            ("domain", ..) => return bad("domain: a string expected, without ;"),
+            ("domain", ..) => return bad("domain: a string without ; expected"),
             ("max_age", _, value) => match as_number(value) {
                 Some(age) if age.abs() <= WHOLE_MAX && age.fract() == 0.0 => {
                     self.write("Max-Age", age as i64);

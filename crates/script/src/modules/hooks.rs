@@ -184,7 +184,7 @@ fn hook_response(lua: &Lua, open: OpenHook, value: &Value) -> mlua::Result<HookR
         }
         other => {
             return Err(fault(format!(
-                "{} returned {}: a table expected, {{}} for no result",
+                "{} returned {}: a table expected ({{}} if there is nothing to return)",
                 hook_path(hook),
                 match other {
                     Value::Nil => "nothing".to_owned(),
@@ -299,10 +299,10 @@ impl ResponseTable<'_> {
                 };
                 let path = self.path();
                 let has = match names {
-                    [] => "nothing".to_owned(),
+                    [] => "no fields".to_owned(),
                     names => names.join(", "),
                 };
-                let why = format!("{path}: {what} has no field {key:?}: expected {has}");
+                let why = format!("{path}: unknown field {key:?} in {what}: expected {has}");
                 return Err(fault(why));
             }
         }
@@ -370,7 +370,7 @@ impl ResponseTable<'_> {
             true => Ok(()),
             false => {
                 let path = self.path();
-                Err(fault(format!("{path}: a result of more than 16 MiB")))
+                Err(fault(format!("{path}: the result is larger than 16 MiB")))
             }
         }
     }
@@ -503,7 +503,7 @@ impl ResponseTable<'_> {
             true => Ok(()),
             false => {
                 let path = self.path();
-                let why = format!("{path}: more than {CHANNELS_MAX} channels");
+                let why = format!("{path}: the result has more than {CHANNELS_MAX} channels");
                 Err(fault(why))
             }
         }

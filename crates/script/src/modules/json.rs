@@ -84,7 +84,7 @@ fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Res
         Value::Table(table) => {
             if depth == DEPTH_MAX {
                 return Err(fault(
-                    "json.encode: tables nested deeper than 128 levels, or a table that contains itself",
+                    "json.encode: tables are nested deeper than 128 levels, or a table contains itself",
                 ));
             }
             write_table(lua, table, out, depth + 1)?;

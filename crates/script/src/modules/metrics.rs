@@ -116,7 +116,7 @@ fn metric(arguments: &Arguments, kind: &str, context: &HostContext) -> mlua::Res
     if help.len() > HELP_BYTES_MAX || help.contains(|one: char| one.is_control() || one == '\\') {
         return Err(arguments.bad(
             2,
-            "at most 1024 bytes of help without control characters and backslash expected",
+            "a help text of at most 1024 bytes without control characters and backslashes expected",
         ));
     }
     let (kind, labels_at) = match kind {

@@ -146,7 +146,7 @@ fn statement(lua: &Lua, arguments: &Arguments) -> mlua::Result<(String, Vec<mysq
     if !is_good {
         return Err(arguments.bad(
             1,
-            "a statement expected that is not empty and contains no NUL",
+            "expected a statement that is not empty and contains no NUL",
         ));
     }
     let count = arguments.count();

@@ -36,7 +36,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         let queue = find(&own_held, number)?;
         let too_large = || {
             fault(format!(
-                "bad argument #1 to 'queue:push': it is larger than the queue's {} bytes",
+                "bad argument #1 to 'queue:push': the value is larger than the queue's {} bytes",
                 queue.options().bytes_max
             ))
         };

@@ -39,7 +39,7 @@ pub(super) fn random(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table
         let most = arguments.whole(2, limits, what)?;
         let most = arguments.needed(2, most, what)?;
         if most < least {
-            return Err(arguments.bad(2, "a value not less than argument #1 expected"));
+            return Err(arguments.bad(2, "a number of at least argument #1 expected"));
         }
         let (least, most) = (least as i64, most as i64);
         Ok((least + below(&own, (most - least) as u64 + 1)? as i64) as f64)

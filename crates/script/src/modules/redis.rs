@@ -115,14 +115,16 @@ pub(super) fn install(
         };
         let arguments = Arguments::new(function, values);
         if arguments.count() > NAMES_MAX {
-            return Err(arguments.bad(NAMES_MAX + 1, "at most 1000 channels"));
+            return Err(arguments.bad(NAMES_MAX + 1, "at most 1000 channels expected"));
         }
         let (mut names, mut bytes) = (Vec::new(), 0);
         for number in 1..=arguments.count().max(1) {
             let name = arguments.bytes(number)?;
             bytes += name.len();
             if bytes > NAMES_BYTES_MAX {
-                return Err(arguments.bad(number, "channel names of at most 1 MiB in all expected"));
+                return Err(
+                    arguments.bad(number, "channel names of at most 1 MiB in total expected")
+                );
             }
             names.push(name.to_vec());
         }

@@ -37,7 +37,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         let host = host.and_then(|host| std::str::from_utf8(host).ok());
         let Some(host) = host.filter(is_good) else {
             return Err(fault(
-                "bad argument #1 to 'resolve': the name of a host, of 1 to 253 bytes, expected",
+                "bad argument #1 to 'resolve': a host name of 1 to 253 bytes expected",
             ));
         };
         let host = host.to_owned();

@@ -178,12 +178,14 @@ impl NamedOptions {
     fn read_url(&mut self, url: &str) -> mlua::Result<()> {
         let (scheme, rest) = url
             .split_once("://")
-            .ok_or_else(|| self.bad_url("no ://"))?;
+            .ok_or_else(|| self.bad_url("the text contains no ://"))?;
         let [plain, secure] = self.kind.schemes;
         if scheme == secure {
             self.put("tls", OptionValue::Boolean(true))?;
         } else if scheme != plain {
-            return Err(self.bad_url("the scheme is that of another kind of server"));
+            return Err(self.bad_url(&format!(
+                "the scheme of the URL must be {plain} or {secure}"
+            )));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (place, name) = rest.split_once('/').unwrap_or((rest, ""));
@@ -209,7 +211,9 @@ impl NamedOptions {
                 continue;
             }
             let text = percent_decode_str(text).decode_utf8();
-            let text = text.map_err(|_| self.bad_url("bytes that are not UTF-8"))?;
+            let text = text.map_err(|_| {
+                self.bad_url("the URL has percent-encoded bytes that are not UTF-8")
+            })?;
             self.put(name, OptionValue::Text(text.into_owned()))?;
         }
         Ok(())
@@ -221,7 +225,7 @@ impl NamedOptions {
         let is_good = (1..=253).contains(&host.len())
             && !host.chars().any(|c| c.is_control() || c.is_whitespace());
         if !is_good {
-            return Err(self.bad("host", "the name of a host or an address"));
+            return Err(self.bad("host", "a host name or an IP address"));
         }
         let port = self.whole("port", [1, 65_535], self.kind.port.into())?;
         Ok(ServerAccount {

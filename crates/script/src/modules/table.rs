@@ -129,22 +129,29 @@ fn find(
     })
 }
 
+/// The error of a schema with invalid `columns`.
+const COLUMNS: &str =
+    "columns: expected a table of column names and their types, as in { mark = \"u8\" }";
+
+/// The error of a schema with invalid `indexes`.
+const INDEXES: &str = "indexes: expected a table of index names, each with a list of columns, as in { by_mark = { \"mark\" } }";
+
 /// Reads a schema; the error is a text.
 fn schema(table: &Table) -> Result<Schema, String> {
     let mut draft = SchemaDraft::default();
     let limit = CopyLimit::new(SCHEMA_BYTES_MAX);
     for pair in table.pairs::<Value, Value>() {
         let (name, value) = pair.map_err(|error| error.to_string())?;
-        let name = text(&name).ok_or("the schema must have named fields only")?;
+        let name = text(&name).ok_or("the names of a schema's fields must be strings")?;
         match (name.as_str(), &value) {
             ("key", value) => draft.key = text(value).ok_or("key: a string expected")?,
             ("columns", Value::Table(columns)) => draft.columns = columns_of(columns, &limit)?,
             ("columns", _) => {
-                return Err("columns: a table from names to types expected".to_owned());
+                return Err(COLUMNS.to_owned());
             }
             ("indexes", Value::Table(indexes)) => draft.indexes = indexes_of(indexes, &limit)?,
             ("indexes", _) => {
-                return Err("indexes: a table from names to lists of columns expected".to_owned());
+                return Err(INDEXES.to_owned());
             }
             ("ttl", Value::Boolean(has_ttl)) => draft.has_ttl = *has_ttl,
             ("ttl", value) => {
@@ -165,7 +172,7 @@ fn schema(table: &Table) -> Result<Schema, String> {
             }
             (name, _) => {
                 return Err(format!(
-                    "a schema has no \"{name}\", only key, columns, indexes, ttl, bytes_max and evict"
+                    "a schema has no field \"{name}\": the fields are key, columns, indexes, ttl, bytes_max and evict"
                 ));
             }
         }
@@ -201,10 +208,7 @@ fn columns_of(columns: &Table, limit: &CopyLimit) -> Result<Vec<(String, String)
         match (text(&name), text(&kind)) {
             (Some(name), Some(kind)) => found.push((name, kind)),
             _ => {
-                return Err(
-                    "columns: a table from names to types expected, as in { mark = \"u8\" }"
-                        .to_owned(),
-                );
+                return Err(COLUMNS.to_owned());
             }
         }
     }
@@ -220,7 +224,7 @@ fn indexes_of(
         let (name, about) = pair.map_err(|error| error.to_string())?;
         take(limit, &name)?;
         let (Some(name), Value::Table(about)) = (text(&name), about) else {
-            return Err("indexes: a table from names to lists of columns expected".to_owned());
+            return Err(INDEXES.to_owned());
         };
         let (mut columns, mut is_unique) = (Vec::new(), false);
         for pair in about.pairs::<Value, Value>() {
@@ -236,7 +240,7 @@ fn indexes_of(
                 (None, Some("unique"), Value::Boolean(value)) => is_unique = *value,
                 _ => {
                     return Err(format!(
-                        "index {name}: names of columns expected, and optionally unique = true"
+                        "index {name}: expected names of columns and, optionally, unique = true"
                     ));
                 }
             }
@@ -397,7 +401,7 @@ impl FileArguments<'_> {
                 }
                 (Some("progress"), _) if matches!(value, Value::Function(_)) => {}
                 _ => {
-                    let words = "the options are files, list (for JSON) and conflict, which are strings, and progress, a function";
+                    let words = "the options are strings (files, conflict, and list for load_json) and a function (progress)";
                     return Err(self.bad(2, words));
                 }
             }

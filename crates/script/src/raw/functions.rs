@@ -151,7 +151,7 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
             }
             SendAdmission::TooMuch => fail(
                 state,
-                c"too much data is sent at once: wait between messages, so that it can be sent (veche.sleep(0))",
+                c"too much data is sent at once: call veche.sleep(0) between messages, so that the server can send them",
             ),
         }
         ffi::lua_pushboolean(state, 1);

@@ -122,7 +122,7 @@ mod tests {
             ),
             (
                 "(function() local t = {}; t.t = t; return t end)()",
-                "{\n  t = <the table 1 around it>,\n}",
+                "{\n  t = <the enclosing table 1 level up>,\n}",
             ),
         ] {
             assert_eq!(shown(&lua, code), text, "{code}");

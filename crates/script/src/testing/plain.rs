@@ -127,7 +127,7 @@ fn read(value: &Value, depth: usize) -> mlua::Result<Plain> {
         Value::Number(number) => Plain::Number(*number),
         Value::String(text) => Plain::Bytes(text.as_bytes().to_vec()),
         Value::Table(table) if depth < DEPTH_MAX => read_table(table, depth + 1)?,
-        Value::Table(_) => return Err(modules::fault("tables nested deeper than 64 levels")),
+        Value::Table(_) => return Err(modules::fault("tables are nested deeper than 64 levels")),
         other => {
             let name = other.type_name();
             return Err(modules::fault(format!("a {name} can't be shown")));

@@ -63,10 +63,9 @@ impl Writer {
         }
         let place = table.to_pointer();
         if let Some(depth) = self.above.iter().position(|above| *above == place) {
-            self.put(&format!(
-                "<the table {} around it>",
-                self.above.len() - depth
-            ));
+            let levels = self.above.len() - depth;
+            let unit = if levels == 1 { "level" } else { "levels" };
+            self.put(&format!("<the enclosing table {levels} {unit} up>"));
             return Ok(());
         }
         let pairs = table.pairs::<Value, Value>();

@@ -14,7 +14,8 @@ use veche_runtime::{Token, WaitResult};
 const FAILED_WAITS_MAX: u32 = 64;
 
 /// The error of a handler that exceeds [`FAILED_WAITS_MAX`].
-const STOPPED: &str = "a handler kept waiting after its connection was closed and was stopped";
+const STOPPED: &str =
+    "a handler was stopped, because it kept waiting after its connection was closed";
 
 impl Vm {
     /// Records the wait of a handler, and fails the wait if the handler's connection has closed. Waits of `app.close`

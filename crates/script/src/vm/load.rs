@@ -37,7 +37,7 @@ pub enum LoadError {
     Script(String),
     /// The script does not return a table of handlers.
     #[error(
-        "{script}: returns {what}; a table of handlers is expected, with at least one of open, message, request, start"
+        "{script}: the script returns {what}; expected a table of handlers with at least one of open, message, request and start"
     )]
     NoHandlers {
         /// The path of the script.

@@ -43,11 +43,11 @@ const CALLS: &[(&str, &str)] = &[
     ),
     (
         "veche.websocket.connect(ws, { headers = { x = list } })",
-        "headers: header names and values of at most 8192 bytes together expected",
+        "headers: names and values may have at most 8192 bytes in total",
     ),
     (
         "veche.websocket.connect(ws, { protocols = list })",
-        "protocols: subprotocol names of at most 8192 bytes together expected",
+        "protocols: subprotocol names of at most 8192 bytes in total expected",
     ),
     (
         "local names = {} for at = 1, 3000 do names[at] = text:sub(1, 60000) end
@@ -193,7 +193,7 @@ fn of_hooks(before: usize) -> Vec<String> {
         let effects = bench.effect_lines();
         let is_told = effects
             .iter()
-            .any(|line| line.contains("centrifuge.connect: a result of more than 16 MiB"));
+            .any(|line| line.contains("centrifuge.connect: the result is larger than 16 MiB"));
         let is_good = is_told && cost.bytes <= EXCESS_BYTES_MAX + OTHER_BYTES;
         (!is_good).then(|| format!("{result}: {} MiB, {effects:.300?}", cost.bytes >> 20))
     };

@@ -36,10 +36,10 @@ function t.bad_characters_are_errors()
   check.fails("bad argument #2 to 'cookie': a string expected", veche.cookie, "a")
   check.fails("at most 4096 bytes", veche.cookie, "a", ("x"):rep(5000))
   for options, words in pairs {
-    [{ path = "x" }] = "path: a string that begins with /",
-    [{ path = "/;x" }] = "path: a string",
-    [{ path = "/\r\n" }] = "path: a string",
-    [{ path = 1 }] = "path: a string",
+    [{ path = "x" }] = "path: expected a string that begins with /",
+    [{ path = "/;x" }] = "path: expected a string",
+    [{ path = "/\r\n" }] = "path: expected a string",
+    [{ path = 1 }] = "path: expected a string",
     [{ domain = "a;b" }] = "domain: a string",
     [{ max_age = 0.5 }] = "max_age: a whole number",
     [{ max_age = "1" }] = "max_age: a whole number",

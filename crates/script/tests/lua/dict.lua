@@ -149,7 +149,7 @@ function t.a_full_dict_says_so_and_forgets_nothing()
     ok, words = pcall(function() dict:set("k" .. kept, ("x"):rep(100)) end)
     if ok then kept = kept + 1 end
   until not ok
-  check.is_true(words:find("dict:set: it is full: %d+ bytes more would exceed its limit of 2048"), words)
+  check.is_true(words:find("dict:set: the dict is full: %d+ bytes more would exceed its limit of 2048"), words)
   check.is_true(kept > 3 and kept < 20)
   check.equal(dict:count(), kept)
   check.fails("full: ", dict.add, dict, "more", ("x"):rep(100))
@@ -162,7 +162,7 @@ function t.options_are_settled_once()
   veche.dict("settled", { bytes_max = 4096 })
   veche.dict("settled", { bytes_max = 4096 })
   veche.dict("settled")
-  check.fails("bad argument #2 to 'dict': it already exists with a limit of 4096 bytes", veche.dict, "settled", { bytes_max = 8192 })
+  check.fails("bad argument #2 to 'dict': the dict already exists with a limit of 4096 bytes", veche.dict, "settled", { bytes_max = 8192 })
   check.fails("bad argument #2 to 'dict': the only option is bytes_max", veche.dict, "x", { size = 1 })
   for _, bad in ipairs { 0, 1023, 2048.5, "4096", {}, 0 / 0, 1 / 0 } do
     check.fails("bad argument #2 to 'dict': bytes_max", veche.dict, "x", { bytes_max = bad })

@@ -25,7 +25,7 @@ function t.urls()
       check.fails(plain, http[name], bad)
     end
   end
-  check.fails("bad option url to 'request': it is missing", http.request, {})
+  check.fails("bad option url to 'request': a URL string expected", http.request, {})
   check.fails("bad option url to 'request': a URL string expected", http.request, { url = 7 })
   check.fails("bad argument #1 to 'request': a table of options expected", http.request)
   check.fails("bad argument #1 to 'request': a table of options expected", http.request, URL)
@@ -53,9 +53,9 @@ function t.options()
   bad("insecure", "true or false", 0, "no")
   bad("ca_file", "the path of a PEM file", 1, "", "a\0b", {})
   bad("query", "a table of fields, or a string without spaces,", 1, "a b", "a\nb", true)
-  bad("query", "a table expected, from names to strings, numbers, booleans or lists", { a = {{}} }, { a = tostring }, { [{}] = 1 })
+  bad("query", "expected a table with a string, a number, a boolean or a list", { a = {{}} }, { a = tostring }, { [{}] = 1 })
   bad("form", "a table of fields", 1, "a=b")
-  bad("form", "a table expected, from names to strings, numbers, booleans or lists", { a = tostring }, { [true] = 1 })
+  bad("form", "expected a table with a string, a number, a boolean or a list", { a = tostring }, { [true] = 1 })
   bad("body", "a string", 1, {}, true)
   check.fails("can't be represented in JSON", http.get, URL, { json = tostring })
   check.fails("NaN and infinity", http.post, URL, { json = 0 / 0 })
@@ -65,7 +65,7 @@ function t.options()
 end
 
 function t.methods()
-  local what = "bad option method to 'request': a method such as GET or POST"
+  local what = "bad option method to 'request': expected a method such as GET or POST"
   for _, bad in ipairs { 7, "", "a b", "GET\r\n", "G\0T", "CONNECT", "connect", "TRACE", ("x"):rep(33), "ÄÖ" } do
     check.fails(what, http.request, { url = URL, method = bad })
   end

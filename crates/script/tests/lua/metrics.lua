@@ -33,8 +33,8 @@ function t.bad_arguments_to_make_one()
     check.fails("bad argument #3 to 'metrics.histogram': a list of at most 64", histogram, "x", "help", buckets)
   end
   counter("one", "help", { "a" })
-  check.fails("it already exists as a counter", counter, "one", "help")
-  check.fails("it already exists as a counter", metrics.gauge, "one", "help", { "a" })
+  check.fails("the metric already exists as a counter", counter, "one", "help")
+  check.fails("the metric already exists as a counter", metrics.gauge, "one", "help", { "a" })
   check.survives(3, counter, "y", "help", {})
   check.survives(4, histogram, "z", "help", { 1 }, {})
 end

@@ -7,7 +7,7 @@ function t.bad_arguments()
   local host = "bad argument #1 to 'resolve': "
   check.fails(host .. "a string expected", veche.resolve)
   check.fails(host .. "a string expected", veche.resolve, 7)
-  local name = host .. "the name of a host, of 1 to 253 bytes, expected"
+  local name = host .. "a host name of 1 to 253 bytes expected"
   check.fails(name, veche.resolve, "")
   check.fails(name, veche.resolve, "a\0b")
   check.fails(name, veche.resolve, "\255")

@@ -61,7 +61,7 @@ function t.the_same_name_is_the_same_table()
   v:insert { id = 1, user = 1, location = 1, visited_at = 1, mark = 1 }
   check.equal(1, veche.table("same"):count())
   check.equal(true, visits("same") == v)
-  fails("it already exists with another schema: the column id of the existing table has the type u32", veche.table, "same", { key = "id:u64", columns = {} })
+  fails("the table already exists with another schema: the column id of the existing table has the type u32", veche.table, "same", { key = "id:u64", columns = {} })
   fails("there is no such table", veche.table, "nobody")
 end
 
@@ -73,22 +73,22 @@ function t.mistakes_name_table_column_value_and_limit()
     return row
   end
   fails("table mistakes: column mark: 256: out of range: must be from 0 to 255", v.insert, v, row { mark = 256 })
-  fails("table mistakes: column mark: 1.5: a whole number (u8) expected", v.insert, v, row { mark = 1.5 })
-  fails("table mistakes: column mark: \"x\": a whole number (u8) expected", v.insert, v, row { mark = "x" })
+  fails("table mistakes: column mark: 1.5: expected a whole number (u8)", v.insert, v, row { mark = 1.5 })
+  fails("table mistakes: column mark: \"x\": expected a whole number (u8)", v.insert, v, row { mark = "x" })
   fails("table mistakes: column mark: a table: a whole number", v.insert, v, row { mark = {} })
   fails("table mistakes: there is no column \"marks\"", v.insert, v, row { marks = 5 })
   fails("table mistakes: column mark: nothing: a value is missing", v.insert, v, row { mark = veche.null })
   fails("table mistakes: column user: nothing: a value is missing", v.insert, v, { id = 1, mark = 1, location = 1, visited_at = 1 })
   fails("bad argument #1 to 'table:insert': a table expected", v.insert, v, 5)
   v:insert(row {})
-  fails("table mistakes: column id: a row with the key 1 exists", v.insert, v, row {})
+  fails("table mistakes: column id: a row with the key 1 already exists", v.insert, v, row {})
   fails("table mistakes: column id: 2: a row's key can't be changed", v.update, v, 1, { id = 2 })
   check.equal(true, v:update(1, { id = 1, mark = 4 }))
   fails("bad argument #1 to 'table:get': a key expected", v.get, v)
-  fails("table mistakes: column id: \"x\": a whole number (u32) expected", v.get, v, "x")
+  fails("table mistakes: column id: \"x\": expected a whole number (u32)", v.get, v, "x")
   fails("there is no column \"nope\"", v.get, v, 1, "nope")
   fails("there is no index \"nope\"", v.scan, v, "nope")
-  fails("from, to, above and below limit the column after the given values", v.scan, v, "by_location", 1, { from = 1 })
+  fails("from, to, above and below apply to the column after the given values", v.scan, v, "by_location", 1, { from = 1 })
   fails("the options are from, to", v.scan, v, "by_user", 1, { form = 1 })
   fails("a table of veche.table expected", v.get, {}, 1)
   fails("the table has no ttl", v.insert, v, row { id = 2 }, 5)
@@ -98,7 +98,7 @@ function t.mistakes_name_table_column_value_and_limit()
     ["unknown type \"u7\""] = { key = "id:u32", columns = { a = "u7" } },
     ["column id occurs twice"] = { key = "id:u32", columns = { id = "u8" } },
     ["no column b"] = { key = "id:u32", columns = { a = "u8" }, indexes = { x = { "b" } } },
-    ["a schema has no \"kei\""] = { kei = "id:u32" },
+    ["a schema has no field \"kei\""] = { kei = "id:u32" },
     ["evict: there is no index"] = { key = "id:u32", evict = "x" },
   } do
     fails(expected, veche.table, "bad", schema)
@@ -107,7 +107,7 @@ end
 
 function t.mistakes_of_scans_name_the_argument()
   local v = visits("arguments")
-  local index = "the name of an index expected, or \"key\""
+  local index = "the name of an index or \"key\" expected"
   local list, limit = "columns: a list of names expected", "limit: a whole number of at least 0 expected"
   local columns = { "id" }
   for _, case in ipairs {
@@ -348,7 +348,7 @@ function t.tables_are_saved_and_loaded()
   fails("table files 2: ", other.load, other, "visits.snapshot")
   fails("table files 2: ", other.load_json, other, "nothing.json")
   fails("conflict: \"error\", \"replace\" or \"skip\" expected", other.load_json, other, "x", { conflict = "x" })
-  fails("the options are files", other.load_csv, other, "x", { list = "x" })
+  fails("the options are strings (files", other.load_csv, other, "x", { list = "x" })
   fails("a path of at most 4096 bytes expected", other.load_csv, other)
   check.equal(0, other:count())
 end

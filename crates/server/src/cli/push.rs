@@ -115,7 +115,7 @@ fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
     };
     let mut address = listener.address;
     if address.port() == 0 {
-        let why = "the push listener uses a port chosen by the system; veche status shows it, pass it with --address";
+        let why = "the push listener uses a port chosen by the system: pass the address that veche status shows with --address";
         return Err(CommandFailure::new(
             Exit::Config,
             format!("{}: {why}", veche_terminal::shown(file)),

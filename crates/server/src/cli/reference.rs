@@ -24,7 +24,7 @@ fn page() -> String {
     for exit in Exit::ALL {
         let _ = writeln!(page, "| {} | {} |", exit.code(), exit.text());
     }
-    page.push_str("\nAn error is one line on standard error (for a configuration, one for each problem) and describes what to do.\n");
+    page.push_str("\nEach error is one line on standard error that describes what to do. An invalid configuration gets one line for each problem.\n");
     for command in root.get_subcommands_mut() {
         let name = command.get_name().to_owned();
         let help = trimmed(&command.render_long_help().to_string());

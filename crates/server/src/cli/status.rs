@@ -57,7 +57,7 @@ fn cluster(cluster: &Value) -> String {
             notes.push("ends soon".to_owned());
         }
         if let Some(what) = node["disagrees"].as_str() {
-            notes.push(format!("disagrees: {what}"));
+            notes.push(format!("conflicting {what}"));
         }
         rows.push([
             plain(&node["name"]),
@@ -85,7 +85,7 @@ fn cluster(cluster: &Value) -> String {
         text += "this node is cut off from the others\n";
     }
     text += &format!(
-        "{} of {} answers did not cover all nodes\n",
+        "{} of {} queries and commands were not answered by all nodes\n",
         plain(&cluster["partial_answers"]),
         plain(&cluster["questions"]),
     );
@@ -98,19 +98,19 @@ fn slow(kinds: &Value) -> String {
     for (kind, from) in [
         (
             "turn",
-            " of a worker's event loop above 5 ms, in which all connections of the worker waited",
+            " of a worker's event loop over 5 ms long, during which all connections of the worker waited",
         ),
         (
             "handler",
-            " above 4 ms without a wait, in which all connections of the worker waited",
+            " that ran for over 4 ms without a wait, during which all connections of the worker waited",
         ),
         (
             "request",
-            " above 100 ms until an application responded, waits included",
+            " that took an application over 100 ms to answer, waits included",
         ),
         (
             "consumer",
-            " that did not read, and how long they had sent nothing",
+            " that did not read, with the time for which they had sent nothing",
         ),
     ] {
         text += &format!("{kind}s{from}:\n");
@@ -125,7 +125,7 @@ fn slow(kinds: &Value) -> String {
             );
         }
         if longest.is_empty() {
-            text += "    none in the last minutes\n";
+            text += "    none in the last 5 minutes\n";
         }
     }
     text
@@ -181,7 +181,7 @@ fn table(status: &Value) -> String {
     }
     rows.extend(pools(&status["report"]));
     if let Some(error) = status["report_error"].as_str() {
-        rows.push(("counters".to_owned(), format!("none: {error}")));
+        rows.push(("counters".to_owned(), format!("not available: {error}")));
     }
     for listener in status["listeners"].as_array().into_iter().flatten() {
         let name = listener["name"]
@@ -326,9 +326,9 @@ mod tests {
         let expected = "\
 node     id                version  sessions  users  channels  uptime
 a        00000000000000aa  0.1.0    12        3      4         1m 1s   this node
-longer   00000000000000aa  0.1.0    12        3      4         1m 1s   ends soon, disagrees: settings
+longer   00000000000000aa  0.1.0    12        3      4         1m 1s   ends soon, conflicting settings
 this node is cut off from the others
-2 of 7 answers did not cover all nodes
+2 of 7 queries and commands were not answered by all nodes
 ";
         assert_eq!(cluster(&seen), expected);
         assert!(cluster(&Value::Null).starts_with("not a node of a cluster"));
@@ -343,13 +343,13 @@ this node is cut off from the others
             "consumer": [{"what": "ann at 10.0.0.1 on /ws: closed with 1024 KiB unsent", "ms": 2000, "worker": 1, "ago_s": 3}],
         });
         let expected = "\
-turns of a worker's event loop above 5 ms, in which all connections of the worker waited:
-    none in the last minutes
-handlers above 4 ms without a wait, in which all connections of the worker waited:
+turns of a worker's event loop over 5 ms long, during which all connections of the worker waited:
+    none in the last 5 minutes
+handlers that ran for over 4 ms without a wait, during which all connections of the worker waited:
       12 ms     7 s ago  worker 1    chat: message\u{20}
-requests above 100 ms until an application responded, waits included:
+requests that took an application over 100 ms to answer, waits included:
      900 ms    61 s ago  worker 0    GET /a
-consumers that did not read, and how long they had sent nothing:
+consumers that did not read, with the time for which they had sent nothing:
     2000 ms     3 s ago  worker 1    ann at 10.0.0.1 on /ws: closed with 1024 KiB unsent
 ";
         assert_eq!(slow(&kinds), expected);

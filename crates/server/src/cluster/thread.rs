@@ -335,7 +335,10 @@ impl Thread {
         };
         if !coverage.is_complete() {
             let AnswerCoverage { answered, known } = coverage;
-            info!(answered, known, "an answer does not cover all nodes");
+            info!(
+                answered,
+                known, "a query or command was not answered by all nodes"
+            );
             self.post(worker, mail(HubReply::Partial { answered, known }));
         }
         let answer = match answer {

@@ -40,7 +40,7 @@ pub(super) const CLOSES: &[CodeEntry] = &[
     row(
         CloseCode::AppBusy.code(),
         CloseCode::AppBusy.text(),
-        "a message waited for a process of its application for the maximum time",
+        "a message waited longer than `queue_timeout` for a process of its application",
         &["app.queue_timeout", "app.workers"],
         "",
     ),
@@ -194,7 +194,7 @@ pub(super) const CLOSES: &[CodeEntry] = &[
     row(
         CloseCode::Expired.code(),
         CloseCode::Expired.text(),
-        "the client's token or the hook's response with `expire_at` expired; reconnect with new credentials",
+        "the client's token has expired, or the `expire_at` of the hook's response has passed; reconnect with new credentials",
         &["route.identity", "jwt.leeway"],
         "veche_tokens_expired_total",
     ),

@@ -80,21 +80,21 @@ fn unknown_names_are_reported_with_the_known_ones() {
     let store = store();
     let (text, end) = dump(&store, wanted("user"));
     assert_eq!((text.as_str(), end.rows), ("", 0));
-    let expected = "there is no table \"user\": there is \"users\"";
+    let expected = "there is no table \"user\"; existing tables: \"users\"";
     assert_eq!(end.error.as_deref(), Some(expected));
     let (_, end) = dump(&Arc::default(), wanted("user"));
-    let expected = "there is no table \"user\": no table exists";
+    let expected = "there is no table \"user\"; no tables exist";
     assert_eq!(end.error.as_deref(), Some(expected));
     let of_index = DumpRequest {
         index: Some("by_name".to_owned()),
         ..wanted("users")
     };
     let (_, end) = dump(&store, of_index);
-    let expected = "the table \"users\" has no index \"by_name\": there is \"by_mark\"";
+    let expected = "the table \"users\" has no index \"by_name\"; existing indexes: \"by_mark\"";
     assert_eq!(end.error.as_deref(), Some(expected));
-    let several = listed("table", ["a", "b", "c"].into_iter());
-    assert_eq!(several, "there are \"a\", \"b\" and \"c\"");
-    let many = listed("table", std::iter::repeat_n("a", NAMES_SHOWN_MAX + 2));
+    let several = listed("tables", ["a", "b", "c"].into_iter());
+    assert_eq!(several, "existing tables: \"a\", \"b\" and \"c\"");
+    let many = listed("tables", std::iter::repeat_n("a", NAMES_SHOWN_MAX + 2));
     assert!(many.ends_with("\"a\" and 2 more"), "{many}");
 }
 

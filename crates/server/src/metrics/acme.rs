@@ -26,7 +26,7 @@ impl Collector for AcmeCollector {
         let figures = self.0.metrics();
         let mut family = encoder.encode_descriptor(
             "veche_acme_orders",
-            "Orders of certificates that have ended, by outcome",
+            "Certificate orders that have ended, by outcome",
             None,
             MetricType::Counter,
         )?;
@@ -47,12 +47,12 @@ impl Collector for AcmeCollector {
             ),
             (
                 "veche_acme_failures",
-                "Failed orders of a certificate since its last successful order",
+                "Failed certificate orders since the last successful one",
                 |one| i64::from(one.failures),
             ),
             (
                 "veche_acme_next_order_seconds",
-                "Unix time at which a certificate is ordered next",
+                "Unix time of the next certificate order",
                 |one| one.due_s,
             ),
         ];

@@ -34,7 +34,7 @@ impl Collector for IdentityCollector {
         for (name, help, values) in [
             (
                 "veche_identity_hook_questions",
-                "Requests of the identity hook for the user of a client, by outcome, including those not sent to the back end",
+                "Identity hook requests, by outcome, including those not sent to the back end",
                 asked.collect::<Vec<_>>(),
             ),
             (

@@ -54,7 +54,7 @@ impl Collector for Nodes {
             ),
             (
                 "veche_cluster_partial_answers",
-                "Answers to queries and commands that did not cover all nodes",
+                "Queries and commands sent by this node that were not answered by all nodes",
                 counts.partial,
             ),
             (

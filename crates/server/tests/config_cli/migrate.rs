@@ -374,7 +374,10 @@ fn migrate_overwrites_nothing_and_reports_unreadable_files() {
     let (code, out, err) = folder.run(&["migrate", "centrifugo", "five.json"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.ends_with(EXPECTED_5), "{out}");
-    assert!(err.contains("write api_key to the file api.key"), "{err}");
+    assert!(
+        err.contains("write the value of api_key to the file api.key"),
+        "{err}"
+    );
     assert!(!out.contains("0123456789abcdef") && !err.contains("0123456789abcdef"));
     for (text, why) in [
         ("port: 8000\n", "Convert YAML with"),

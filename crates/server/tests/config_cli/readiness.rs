@@ -45,12 +45,12 @@ fn folders_and_secrets_out_of_reach_are_errors() {
         err.lines().filter(is_it).count()
     };
     assert_eq!(
-        count("blocks", "can't make files in ./closed, which belongs"),
+        count("blocks", "can't create files in ./closed, which belongs"),
         1,
         "{err}"
     );
     assert_eq!(
-        count("path", "can't make files in ./closed, which belongs"),
+        count("path", "can't create files in ./closed, which belongs"),
         1,
         "{err}"
     );

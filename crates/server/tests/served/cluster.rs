@@ -314,7 +314,7 @@ fn nodes_that_disagree_say_so_once() {
         .output()
         .expect("it runs");
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.contains("disagrees: settings"), "{shown}");
+    assert!(shown.contains("conflicting settings"), "{shown}");
     assert!(shown.contains("this node"), "{shown}");
 }
 

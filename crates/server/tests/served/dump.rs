@@ -121,11 +121,11 @@ fn unknown_tables_are_reported_in_one_line() {
     for (arguments, expected) in [
         (
             &["dump", "user"][..],
-            "veche: there is no table \"user\": there is \"users\"\n",
+            "veche: there is no table \"user\"; existing tables: \"users\"\n",
         ),
         (
             &["dump", "users", "--index", "by_name"],
-            "veche: the table \"users\" has no index \"by_name\": there is \"by_mark\"\n",
+            "veche: the table \"users\" has no index \"by_name\"; existing indexes: \"by_mark\"\n",
         ),
     ] {
         assert_eq!(refused(&server, arguments), (Some(4), expected.to_owned()));

@@ -498,7 +498,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
         let mut renewed = open("/lua/a", &ann);
         assert_eq!(renewed.text(), "user ann");
         for (token, why) in [
-            (shared(&claims("bob")), "the token is another user's"),
+            (shared(&claims("bob")), "the token belongs to another user"),
             ("nonsense".to_owned(), "the token is refused: malformed"),
             (
                 shared(&json!({"sub": "ann", "exp": now_s() - 1})),

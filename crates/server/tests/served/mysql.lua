@@ -144,8 +144,8 @@ function t.bad_arguments()
     check.fails(first .. "a string expected", db[name], db)
     check.fails(first .. "a string expected, not number", db[name], db, 7)
     check.fails(first .. "a string expected, not table", db[name], db, {})
-    check.fails(first .. "a statement expected", db[name], db, "")
-    check.fails(first .. "a statement expected", db[name], db, "select\0 1")
+    check.fails(first .. "expected a statement", db[name], db, "")
+    check.fails(first .. "expected a statement", db[name], db, "select\0 1")
     check.fails(first .. "a statement must be UTF-8", db[name], db, "select '\255'")
     local second = "bad argument #2 to '" .. name .. "': "
     local what = second .. "a string, a number, a boolean or veche.null expected, not "
@@ -249,7 +249,7 @@ function t.time_is_limited()
     if ok then ended[1] = ended[1] + 1 else ended[2], why = ended[2] + 1, result end
   end
   check.equal(ended[1], 2)
-  local said = 'mysql: no free connection within 200ms: all 2 of the pool "127.0.0.1:%d+/test" are in use: '
+  local said = 'mysql: no free connection within 200ms: all 2 connections of the pool "127.0.0.1:%d+/test" are in use: '
     .. '"select sleep%(0.4%)" for 0.%d s and 1 more like it %[pool_full%]$'
   check.is_true(why:find(said), why)
 end
@@ -261,7 +261,7 @@ function t.a_full_pool_says_what_it_is_in_use_for()
   veche.sleep(0.1)
   -- A database with a separate pool does not wait for the pool of another one.
   check.equal(b:value("select 7"), 7)
-  check.fails('all 1 of the pool "a" are in use: "select sleep(0.5), ?" for 0.', a.value, a, "select 7")
+  check.fails('all 1 connections of the pool "a" are in use: "select sleep(0.5), ?" for 0.', a.value, a, "select 7")
   task:join()
   a:transaction(function(tx)
     local now = veche.spawn(tx.value, tx, "select sleep(0.4)")

@@ -165,7 +165,7 @@ function t.those_that_wait_hold_up_nobody()
   local began = veche.time.monotonic()
   check.equal(few:ping(), "PONG")
   check.equal(veche.time.monotonic() - began < 1, true)
-  local full = 'redis: no free connection within 200ms: all 2 of the pool "127.0.0.1:'
+  local full = 'redis: no free connection within 200ms: all 2 connections of the pool "127.0.0.1:'
   check.fails(full, few.brpop, few, "jobs", 1)
   check.fails('are in use: "BLPOP jobs" for 0.', few.brpop, few, "jobs", 1)
   check.fails(" and 1 more like it [pool_full]", few.brpop, few, "jobs", 1)

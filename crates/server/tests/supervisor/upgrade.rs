@@ -131,7 +131,7 @@ fn a_program_that_is_no_good_changes_nothing() {
     veche.install_script(&half.replace("PROGRAM", env!("CARGO_BIN_EXE_veche")));
     refused(
         "no supervisor",
-        "the new program can't be the supervisor: exit status: 7",
+        "the new program can't run as the supervisor: exit status: 7",
     );
     veche.install_text("no program at all");
     refused("no program", "xec format error");

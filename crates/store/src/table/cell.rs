@@ -128,7 +128,7 @@ impl Column {
     }
 
     fn convert<'a>(&self, given: InputValue<'a>) -> Result<Cell<'a>, String> {
-        let wanted = || Err(format!("{} expected", article(&self.kind)));
+        let wanted = || Err(format!("expected {}", article(&self.kind)));
         match (&self.kind, given) {
             (_, InputValue::Null) if self.is_nullable => Ok(Cell::Null),
             (_, InputValue::Null) => Err("a value is missing".to_owned()),
@@ -175,7 +175,7 @@ impl Column {
                 let place = words.iter().position(|word| word.as_bytes() == text);
                 match place {
                     Some(place) => Ok(Cell::Bits(place as u64)),
-                    None => Err(format!("one of {} expected", words.join(", "))),
+                    None => Err(format!("expected one of {}", words.join(", "))),
                 }
             }
             _ => wanted(),
@@ -372,7 +372,7 @@ mod tests {
             (
                 "u8",
                 InputValue::Number(1.5),
-                Err("a whole number (u8) expected"),
+                Err("expected a whole number (u8)"),
             ),
             ("u8", InputValue::Number(f64::NAN), Err("a whole number")),
             (

@@ -8,7 +8,7 @@ pub enum TableError {
     #[error("{0}")]
     Schema(String),
     /// The table exists with another schema.
-    #[error("it already exists with another schema: {0}")]
+    #[error("the table already exists with another schema: {0}")]
     Differs(String),
     /// The table does not exist, and no schema was given.
     #[error("there is no such table; pass a schema to create it")]
@@ -36,7 +36,7 @@ pub enum TableError {
         why: String,
     },
     /// A row with the key exists.
-    #[error("column {column}: a row with the key {value} exists")]
+    #[error("column {column}: a row with the key {value} already exists")]
     DuplicateKey {
         /// The name of the key column.
         column: Box<str>,

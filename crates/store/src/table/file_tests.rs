@@ -158,7 +158,7 @@ fn mistakes_are_named_with_their_place() {
     let good = r#"{"id":1,"location":1,"mark":1,"user":1,"visited_at":1}"#;
     for (format, text, expected) in [
         (json, "", "at byte 0: unexpected end of file"),
-        (json, "7", "at byte 0: a list or an object expected"),
+        (json, "7", "at byte 0: expected a list or an object"),
         (json, "[", "at byte 1: unexpected end of file"),
         (
             json,
@@ -178,13 +178,13 @@ fn mistakes_are_named_with_their_place() {
         (
             json,
             &format!("[{good},]"),
-            "row 2, at byte 56: an object expected",
+            "row 2, at byte 56: expected an object",
         ),
-        (json, &format!("[{good} {good}]"), ", or ] expected"),
+        (json, &format!("[{good} {good}]"), "expected \",\" or \"]\""),
         (
             json,
             &format!("[{good},{good}]"),
-            "row 2, at byte 56: column id: a row with the key 1 exists",
+            "row 2, at byte 56: column id: a row with the key 1 already exists",
         ),
         (
             json,
@@ -199,7 +199,7 @@ fn mistakes_are_named_with_their_place() {
         (
             json,
             r#"[{"id":[1]}]"#,
-            "column id: a list: a whole number (u32) expected",
+            "column id: a list: expected a whole number (u32)",
         ),
         (
             json,
@@ -207,8 +207,8 @@ fn mistakes_are_named_with_their_place() {
             "column mark: 256: out of range: must be from 0 to 255",
         ),
         (json, r#"[{"mark":01}]"#, "leading zero"),
-        (json, r#"[{"mark":1.}]"#, "a digit expected"),
-        (json, r#"[{"mark":nul}]"#, "a value expected"),
+        (json, r#"[{"mark":1.}]"#, "expected a digit"),
+        (json, r#"[{"mark":nul}]"#, "expected a value"),
         (
             json,
             r#"{"a":1}"#,
@@ -219,7 +219,7 @@ fn mistakes_are_named_with_their_place() {
             r#"{"a":[],"b":[]}"#,
             "there are two lists, \"a\" and \"b\"",
         ),
-        (json, r#"{"a":{"b":1}]"#, ", or } expected"),
+        (json, r#"{"a":{"b":1}]"#, "expected \",\" or \"}\""),
         (
             LoadFormat::Ndjson,
             &format!("{good}\n\n{{\"id\":2}}"),
@@ -245,7 +245,7 @@ fn mistakes_are_named_with_their_place() {
         (
             LoadFormat::Csv,
             "id,location,mark,user,visited_at\n1,2,3,4,5\n3",
-            "line 3: the number of fields is 1, but 5 in the first line",
+            "line 3: the number of fields is 1, but the first line has 5",
         ),
         (
             LoadFormat::Csv,

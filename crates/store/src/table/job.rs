@@ -59,7 +59,7 @@ impl std::fmt::Display for FilePosition {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
     /// The job was cancelled.
-    #[error("it was cancelled")]
+    #[error("the job was cancelled")]
     Cancelled,
     /// No thread could be started.
     #[error("no thread could be started: {0}")]

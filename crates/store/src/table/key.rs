@@ -301,13 +301,16 @@ impl KeyShape {
         }
         let Some(part) = self.parts.get(values.len()) else {
             return Err(TableError::Scan(
-                "from, to, above and below limit the column after the given values, but the index has no further column"
+                "from, to, above and below apply to the column after the given values, but the index has no further column"
                     .to_owned(),
             ));
         };
         let column = &columns[part.0];
-        let conflict =
-            || TableError::Scan("from and above exclude each other, as do to and below".to_owned());
+        let conflict = || {
+            TableError::Scan(
+                "only one of from and above can be given, and only one of to and below".to_owned(),
+            )
+        };
         limits.low = match (range.from, range.above) {
             (Some(_), Some(_)) => return Err(conflict()),
             (Some(value), None) => limit(column, value, false)?,

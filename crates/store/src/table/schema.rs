@@ -57,7 +57,7 @@ impl Type {
             Some(inner) => match inner.trim().parse() {
                 Ok(length @ 1..=TEXT_BYTES_MAX) => Ok(length),
                 _ => Err(format!(
-                    "\"{text}\": from 1 to {TEXT_BYTES_MAX} {unit} expected"
+                    "\"{text}\": the length must be from 1 to {TEXT_BYTES_MAX} {unit}"
                 )),
             },
         };
@@ -92,7 +92,7 @@ impl Type {
     fn parse_enum(text: &str, inner: &str) -> Result<Self, String> {
         let words: Vec<Box<str>> = inner.split(',').map(|word| word.trim().into()).collect();
         if words.iter().any(|word| word.is_empty()) {
-            return Err(format!("\"{text}\": words expected, as in enum(m,f)"));
+            return Err(format!("\"{text}\": expected words, as in enum(m,f)"));
         }
         if words.len() > ENUM_WORDS_MAX {
             return Err(format!("an enum may have at most {ENUM_WORDS_MAX} words"));
@@ -274,7 +274,7 @@ impl SchemaDraft {
         let (name, kind) = self
             .key
             .split_once(':')
-            .ok_or("key: a name and a type expected, as in \"id:u32\"")?;
+            .ok_or("key: expected a name and a type, as in \"id:u32\"")?;
         let key = Column::parse(name.trim(), kind.trim())?;
         if key.is_nullable {
             return Err("a key can't be nullable: remove the ? after its type".to_owned());
@@ -329,7 +329,7 @@ impl SchemaDraft {
             None => Evict::Nothing,
             Some("key") => Evict::Key,
             Some("ttl") if self.has_ttl => Evict::Index(indexes.len() - 1),
-            Some("ttl") => return Err("evict: rows don't expire without ttl".to_owned()),
+            Some("ttl") => return Err("evict: \"ttl\" requires the option ttl".to_owned()),
             Some(name) => match indexes.iter().position(|index| &*index.name == name) {
                 Some(place) => Evict::Index(place),
                 None => return Err(format!("evict: there is no index \"{name}\"")),
@@ -361,7 +361,7 @@ fn index(
         return Err(format!("{name} is not allowed as the name of an index"));
     }
     if names.is_empty() {
-        return Err(format!("index {name}: names of columns expected"));
+        return Err(format!("index {name}: expected names of columns"));
     }
     let mut places = Vec::new();
     for column in names {
@@ -415,7 +415,7 @@ impl Schema {
         let indexes = self.indexes.iter().zip(&other.indexes);
         let differs = differs.chain(indexes.filter(|(own, other)| own != other).map(|(own, _)| {
             format!(
-                "the existing table's index {} has other columns, or only one of the two indexes is unique",
+                "the existing table's index {} has other columns, or one of the two indexes is unique and the other is not",
                 own.name
             )
         }));
@@ -484,7 +484,7 @@ mod tests {
             ("string(0)", "from 1 to 65535 characters"),
             ("string(5", "lacks a closing )"),
             ("u8(3)", "takes no parameter"),
-            ("enum()", "words expected"),
+            ("enum()", "expected words"),
             ("enum(a,a)", "the word \"a\" twice"),
         ] {
             let words = Type::parse(text).expect_err(text);

@@ -359,7 +359,7 @@ struct DraftFile {
 impl DraftFile {
     fn open(path: &Path) -> io::Result<Self> {
         let Some(name) = path.file_name() else {
-            return Err(io::Error::other("this is not a file name"));
+            return Err(io::Error::other("the path does not end with a file name"));
         };
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
@@ -371,7 +371,7 @@ impl DraftFile {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    return Err(io::Error::other("it is already being saved"));
+                    return Err(io::Error::other("the file is already being saved"));
                 }
                 Err(TryLockError::Error(error)) => return Err(error),
             }

@@ -71,7 +71,10 @@ fn a_row_is_put_read_changed_and_deleted() {
     let error = table
         .put(PutMode::Insert, &first, None, 0)
         .expect_err("taken");
-    assert_eq!(error.to_string(), "column id: a row with the key 1 exists");
+    assert_eq!(
+        error.to_string(),
+        "column id: a row with the key 1 already exists"
+    );
     assert_eq!(table.put(PutMode::Add, &first, None, 0), Ok(false));
     let json = |key: u64| {
         table.read(Cell::Bits(key), 0, |row| {
@@ -305,13 +308,16 @@ fn scans_have_limits_of_all_kinds() {
     };
     assert!(
         words(&[InputValue::Text(b"x")], some)
-            .contains("column age: \"x\": a whole number (i8) expected")
+            .contains("column age: \"x\": expected a whole number (i8)")
     );
     assert!(
         words(&[InputValue::Whole(1), InputValue::Text(b"x")], some)
             .contains("the index has no further")
     );
-    assert!(words(&[], range(number(1.0), None, number(1.0), None)).contains("exclude each other"));
+    assert!(
+        words(&[], range(number(1.0), None, number(1.0), None))
+            .contains("only one of from and above")
+    );
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl MockState {
                 return Ok(Plain::List(vec![Plain::from("192.0.2.1")]));
             }
             StubKind::Resolve | StubKind::WebSocket => format!(
-                "the test has no addresses of {target}: test.stub_resolve({target:?}, …), or test.stub_websocket(\"wss://{target}/…\") of a server there"
+                "the test has no stub that resolves {target}: test.stub_resolve({target:?}, …), or test.stub_websocket(\"wss://{target}/…\") for a WebSocket server"
             ),
         };
         Err(self.refuse(CallErrorKind::Unreachable, words))
@@ -350,7 +350,7 @@ impl MockState {
                 return password::run(call, Cost::Least).map(CallReply::Password);
             }
             Call::Fastcgi(_) => {
-                let words = "tests run no scripts behind FastCGI";
+                let words = "tests can't run FastCGI scripts";
                 return Err(CallError::new(CallErrorKind::Invalid, words));
             }
             Call::Http(HttpCall::Fetch(fetch)) => {
@@ -480,8 +480,9 @@ impl MockState {
             (stub, says)
         });
         if server.is_none() {
-            let words =
-                format!("the test has no WebSocket server at {url}: test.stub_websocket({url:?})");
+            let words = format!(
+                "the test has no stub for a WebSocket server at {url}: test.stub_websocket({url:?})"
+            );
             self.refuse(CallErrorKind::Unreachable, words);
         }
         let number = self.number() as u32;

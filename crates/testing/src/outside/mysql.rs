@@ -57,17 +57,14 @@ pub(super) fn reply(mysql: &MysqlCall, answer: Plain) -> Result<MysqlReply, Stri
         (ResultMode::Row, MysqlAnswer::Changes { .. }) => MysqlReply::Row(Rows::default()),
         (ResultMode::Rows | ResultMode::Row, MysqlAnswer::One(_)) => {
             return Err(
-                "only db:value can be answered with a single value; rows are a list of tables"
+                "expected a list of rows, each a table: only db:value can be answered with a single value"
                     .to_owned(),
             );
         }
         (ResultMode::Value, MysqlAnswer::One(value)) => MysqlReply::Value(Some(value)),
         (ResultMode::Value, MysqlAnswer::Changes { .. }) => MysqlReply::Value(None),
         (ResultMode::Value, MysqlAnswer::Rows(rows)) if rows.columns.len() > 1 => {
-            return Err(
-                "rows with several columns have no first column: give db:value a single value"
-                    .to_owned(),
-            );
+            return Err("db:value expects a single value, or rows with only one column".to_owned());
         }
         (ResultMode::Value, MysqlAnswer::Rows(rows)) => {
             MysqlReply::Value(rows.values.into_iter().next())
@@ -117,7 +114,7 @@ fn changes(pairs: &[(String, Plain)]) -> Result<MysqlAnswer, String> {
             ("last_id", Some(number)) => last_id = Some(number as u64),
             _ => {
                 return Err(format!(
-                    "{name:?} in a response: expected a list of rows, a value, or whole numbers {{ affected = …, last_id = … }}"
+                    "field {name:?} of a response: expected a list of rows, a value, or {{ affected = …, last_id = … }} with whole numbers"
                 ));
             }
         }

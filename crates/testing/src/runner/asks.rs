@@ -92,7 +92,7 @@ fn line_of(request: &Plain, key: &str) -> Result<String, String> {
 
 fn checked(what: &str, text: String) -> Result<String, String> {
     match text.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
-        true => Err(format!("{what}: a line break or NUL in {text:?}")),
+        true => Err(format!("{what}: {text:?} contains a line break or NUL")),
         false => Ok(text),
     }
 }

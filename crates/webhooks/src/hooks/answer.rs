@@ -144,7 +144,7 @@ fn parse_decision(
     // A response of `{}` is not a grant: a back end that returns it for everything hardly means to
     // grant everything.
     let Some(Object(granted)) = wire.result else {
-        return Err("the response has neither result nor error nor disconnect".to_owned());
+        return Err("the response must have result, error or disconnect".to_owned());
     };
     let grant = grant(kind, granted)?;
     Ok((

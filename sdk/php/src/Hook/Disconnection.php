@@ -25,7 +25,7 @@ final class Disconnection implements Decision
     public function __construct(public readonly int $code, public readonly string $reason = '')
     {
         if ($code < 3000 || $code > 4999) {
-            throw new CallerException('a close code is between 3000 and 4999');
+            throw new CallerException('a close code must be between 3000 and 4999');
         }
     }
 

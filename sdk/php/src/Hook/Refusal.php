@@ -27,7 +27,7 @@ final class Refusal implements Decision
         public readonly bool $isTemporary = false,
     ) {
         if ($code < 1) {
-            throw new CallerException('the code of an error is at least 1');
+            throw new CallerException('an error code must be at least 1');
         }
     }
 

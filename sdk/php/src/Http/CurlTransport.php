@@ -85,7 +85,7 @@ final class CurlTransport implements Transport
         }
         if (!$isWhole) {
             // curl treats a truncated response head as complete.
-            throw new NetworkException("$this->base: the connection ended within the answer", 0, true);
+            throw new NetworkException("$this->base: the connection ended before the end of the answer", 0, true);
         }
         return new Response(curl_getinfo($handle, CURLINFO_RESPONSE_CODE), $received, $answered);
     }

@@ -150,7 +150,7 @@ final class ResponseReader
     {
         $more = ($this->more)();
         if ($more === '') {
-            throw new NetworkException('the connection ended within the answer', 0, true);
+            throw new NetworkException('the connection ended before the end of the answer', 0, true);
         }
         $this->buffer .= $more;
     }

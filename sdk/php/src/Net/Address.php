@@ -40,8 +40,8 @@ final class Address
         $problem = match (true) {
             !in_array($scheme, $schemes, true) => $expected,
             $port === 0 => 'the port is missing',
-            isset($parts['user']) || isset($parts['pass']) => 'a user and a password have no meaning here',
-            isset($parts['fragment']) => 'a fragment has no meaning here',
+            isset($parts['user']) || isset($parts['pass']) => 'a user and a password are not allowed',
+            isset($parts['fragment']) => 'a fragment is not allowed',
             preg_match('/[\x00-\x20\x7f]/', $url) === 1 => 'it contains a space or a control character',
             default => null,
         };

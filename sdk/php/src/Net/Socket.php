@@ -76,7 +76,7 @@ final class Socket
             }
             $done += $written;
             if ($written === 0 && !$this->wait(false, $deadline)) {
-                throw new TimeoutException("$this->address takes no bytes", 0, $done > 0);
+                throw new TimeoutException("$this->address accepted no data in time", 0, $done > 0);
             }
         }
     }

@@ -315,7 +315,7 @@ final class AppTester
             'connection' => ['open' => $of !== null && $of->closeCode === null],
             'renew' => isset($this->tokens[$head['token']])
                 ? ['expires_in' => $this->tokens[$head['token']]]
-                : $refused('the token does not hold'),
+                : $refused('the token is not valid'),
             'subscribe' => isset($head['since']) ? ['position' => 'fake:0', 'recovered' => false] : [],
             'part' => [],
             default => $refused('calls of the API go to the fake client'),
@@ -331,7 +331,7 @@ final class AppTester
         $result = ['type' => 'result', 'id' => $head['id']];
         try {
             $answer = $this->{$head['call']}
-                ?? throw new LogicException("the test sets no \$tester->{$head['call']} to answer it");
+                ?? throw new LogicException("the test must set \$tester->{$head['call']} to answer this call");
             [$more, $data] = match ($head['call']) {
                 'mysql' => self::rows(
                     $head['wanted'],

@@ -43,7 +43,7 @@ final class Key
             throw new CallerException('the secret is empty');
         }
         if (!in_array($algorithm, ['HS256', 'HS384', 'HS512'], true)) {
-            throw new CallerException("$algorithm is no algorithm of a secret");
+            throw new CallerException("$algorithm is not an algorithm for a secret");
         }
         return new self($algorithm, $secret, $id);
     }
@@ -68,7 +68,7 @@ final class Key
         }
         $key = openssl_pkey_get_private($pem, $passphrase);
         if ($key === false) {
-            throw new CallerException('this is no private key in PEM, or the passphrase is wrong');
+            throw new CallerException('the text is not a private key in PEM, or the passphrase is wrong');
         }
         $details = openssl_pkey_get_details($key);
         $allowed = match ($details['type']) {
@@ -77,11 +77,11 @@ final class Key
             default => [],
         };
         if ($allowed === []) {
-            throw new CallerException('the key is neither RSA nor on P-256, P-384 or P-521');
+            throw new CallerException('the key must be RSA or on P-256, P-384 or P-521');
         }
         $algorithm ??= $allowed[0];
         if (!in_array($algorithm, $allowed, true)) {
-            throw new CallerException("$algorithm is no algorithm of this key");
+            throw new CallerException("$algorithm is not an algorithm for this key");
         }
         return new self($algorithm, $key, $id);
     }

@@ -30,7 +30,7 @@ final class Tokens
         private readonly string|array|null $audience = null,
     ) {
         if ($ttl < 1) {
-            throw new CallerException('a token holds for at least a second');
+            throw new CallerException('ttl must be at least 1 second');
         }
     }
 

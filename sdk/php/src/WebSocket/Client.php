@@ -71,10 +71,10 @@ final class Client
             do {
                 $bytes = $socket->read($deadline);
                 if ($bytes === null) {
-                    throw new TimeoutException("no handshake from $address within $timeout s");
+                    throw new TimeoutException("$address did not complete the handshake within $timeout s");
                 }
                 if ($bytes === '') {
-                    throw new NetworkException("$address closed the connection within the handshake");
+                    throw new NetworkException("$address closed the connection during the handshake");
                 }
                 $opened = $handshake->take($bytes);
             } while ($opened === null);
@@ -122,7 +122,7 @@ final class Client
     public function ping(string $payload = ''): void
     {
         if (strlen($payload) > 125) {
-            throw new CallerException('a ping has at most 125 bytes');
+            throw new CallerException('a ping may have at most 125 bytes');
         }
         $this->write(Frame::encode(Opcode::Ping, $payload));
     }
@@ -177,10 +177,10 @@ final class Client
     public function close(int $code = 1000, string $reason = ''): void
     {
         if ($code !== 1000 && ($code < 3000 || $code > 4999)) {
-            throw new CallerException('a close code is 1000, or between 3000 and 4999');
+            throw new CallerException('a close code must be 1000 or between 3000 and 4999');
         }
         if (strlen($reason) > 123 || preg_match('//u', $reason) !== 1) {
-            throw new CallerException('a close reason is UTF-8 of at most 123 bytes');
+            throw new CallerException('a close reason must be UTF-8 of at most 123 bytes');
         }
         if ($this->isClosed) {
             return;
@@ -203,7 +203,7 @@ final class Client
     private function event(Deadline $deadline): ?Event
     {
         if ($this->isClosed) {
-            throw new ClosedException(1006, 'the connection has ended before');
+            throw new ClosedException(1006, 'the connection has already ended');
         }
         try {
             while (($event = $this->receiver->next()) === null) {
@@ -245,7 +245,7 @@ final class Client
     private function write(string $frame): void
     {
         if ($this->isClosed) {
-            throw new ClosedException(1006, 'the connection has ended before');
+            throw new ClosedException(1006, 'the connection has already ended');
         }
         try {
             $this->socket->write($frame, Deadline::in($this->timeout));

@@ -46,7 +46,7 @@ final class Handshake
                 throw new CallerException("bad header \"$name\"");
             }
             if (in_array(strtolower((string) $name), self::OURS, true)) {
-                throw new CallerException("the header $name belongs to the handshake");
+                throw new CallerException("the header $name is reserved for the handshake");
             }
         }
         foreach ($protocols as $protocol) {
@@ -147,6 +147,6 @@ final class Handshake
 
     private static function broken(string $why): ProtocolException
     {
-        return new ProtocolException("this is no WebSocket: $why", 1002);
+        return new ProtocolException("the WebSocket handshake failed: $why", 1002);
     }
 }

@@ -97,7 +97,7 @@ final class Engine
      */
     public static function current(): self
     {
-        return self::$current ?? throw new CallerException('this is possible in a handler of a worker only');
+        return self::$current ?? throw new CallerException('this call is only possible in a handler of a worker');
     }
 
     /**
@@ -189,9 +189,9 @@ final class Engine
     {
         if (!$this->canCall) {
             $why = match ($call) {
-                'mysql', 'redis', 'http' => 'pools need runtime = "php", use a PHP extension here',
+                'mysql', 'redis', 'http' => 'the pools of Veche need runtime = "php"; use a PHP extension instead',
                 'api' => '[[app]] needs api_url and api_key_file',
-                default => 'it needs the socket of a worker, runtime = "php"',
+                default => 'this call needs runtime = "php"',
             };
             throw new CallerException("$call: not possible under FastCGI: $why");
         }
@@ -229,7 +229,7 @@ final class Engine
 
     private function active(): Handling
     {
-        return $this->active ?? throw new CallerException('this is possible in a handler of a worker only');
+        return $this->active ?? throw new CallerException('this call is only possible in a handler of a worker');
     }
 
     /**
@@ -251,7 +251,7 @@ final class Engine
                 $this->payloadBytesMax = $head['payload_bytes_max'] ?? $this->payloadBytesMax;
                 return null;
             case 'refuse':
-                throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
+                throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'Veche gave no reason'));
             case 'result':
                 $waiting = $this->calls[$head['id']] ?? null;
                 unset($this->calls[$head['id']]);
@@ -263,7 +263,7 @@ final class Engine
                 // A cancellation is ignored, since the server expects an answer to a cancelled event too.
                 return null;
             default:
-                throw new ServerException("a frame of the unknown type \"{$head['type']}\"");
+                throw new ServerException("Veche sent a frame of the unknown type \"{$head['type']}\"");
         }
     }
 
@@ -411,7 +411,7 @@ final class Engine
      */
     private static function fault(string $call, array $error): VecheException
     {
-        $message = "$call: " . ($error['message'] ?? 'it has failed');
+        $message = "$call: " . ($error['message'] ?? 'the call failed');
         $code = $error['code'] ?? 0;
         $name = is_string($code) ? $code : null;
         $number = is_int($code) ? $code : 0;

@@ -66,7 +66,7 @@ final class Frame
         $headBytes = strlen($head);
         $payloadBytes = strlen($payload);
         if ($headBytes > $headBytesMax || $payloadBytes > $payloadBytesMax) {
-            throw new CallerException('more effects, or more data, than Veche takes at once');
+            throw new CallerException('the frame has more effects or data than Veche accepts');
         }
         return pack('VV', $headBytes, $payloadBytes);
     }
@@ -83,10 +83,10 @@ final class Frame
         try {
             $values = json_decode($head, true, 64, JSON_THROW_ON_ERROR | JSON_BIGINT_AS_STRING);
         } catch (JsonException $error) {
-            throw new ServerException("a head that is no JSON: {$error->getMessage()}", 0, false, $error);
+            throw new ServerException("the head of a frame is not JSON: {$error->getMessage()}", 0, false, $error);
         }
         if (!is_array($values) || !is_string($values['type'] ?? null)) {
-            throw new ServerException('a head without a type');
+            throw new ServerException('the head of a frame has no type');
         }
         return new self($values, $payload);
     }
@@ -103,7 +103,7 @@ final class Frame
             return $number === null ? null : $this->payload;
         }
         if (!isset($lengths[$number]) || array_sum($lengths) !== strlen($this->payload)) {
-            throw new ServerException("no part $number");
+            throw new ServerException("a frame has no part $number");
         }
         return substr($this->payload, array_sum(array_slice($lengths, 0, $number)), $lengths[$number]);
     }

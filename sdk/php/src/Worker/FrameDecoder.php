@@ -52,10 +52,10 @@ final class FrameDecoder
             [1 => $head, 2 => $payload] = unpack('V2', $this->buffer, $this->start);
         }
         if ($head === 0 || $head > $this->headBytesMax) {
-            throw new ServerException($head === 0 ? 'a frame without a head' : "a head of $head bytes");
+            throw new ServerException($head === 0 ? 'a frame has no head' : "the head of a frame is too long: $head bytes");
         }
         if ($payload > $this->payloadBytesMax) {
-            throw new ServerException("a payload of $payload bytes");
+            throw new ServerException("the payload of a frame is too long: $payload bytes");
         }
         if ($available < Frame::PREFIX_BYTES + $head + $payload) {
             return null;

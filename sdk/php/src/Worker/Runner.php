@@ -116,7 +116,7 @@ final class Runner
         while ($bytes !== '') {
             $written = @fwrite($this->stream, $bytes);
             if ($written === false || $written === 0) {
-                throw new NetworkException('Veche is gone', 0, true);
+                throw new NetworkException('Veche closed the connection to this worker', 0, true);
             }
             $bytes = substr($bytes, $written);
         }

@@ -79,7 +79,7 @@ final class Values
                 array_keys($value),
                 $value,
             )),
-            default => throw new CallerException('a value is null, a boolean, a number or a string'),
+            default => throw new CallerException('a value must be null, a boolean, a number or a string'),
         };
     }
 

@@ -316,7 +316,7 @@ final class AppTest extends TestCase
         $ann = $tester->open();
         $ann->say('x');
         self::assertSame([1011, []], [$ann->closeCode, $ann->received()]);
-        self::assertStringContainsString('more data', $tester->log[0]);
+        self::assertStringContainsString('effects or data', $tester->log[0]);
     }
 
     public function testMoreEffectsThanAFrameHasComeInSeveral(): void
@@ -372,7 +372,7 @@ final class AppTest extends TestCase
         self::assertSame(['60'], $first->received());
         $first->say('token bad');
         self::assertSame(1011, $first->closeCode);
-        self::assertStringContainsString('the token does not hold', $tester->log[1]);
+        self::assertStringContainsString('the token is not valid', $tester->log[1]);
     }
 
     public function testResponsesInPartsAndFiles(): void
@@ -564,13 +564,13 @@ final class AppTest extends TestCase
     public function testMistakesAreNamed(): void
     {
         $mistakes = [
-            'handler of "message" already' => fn () => App::create()->message(fn () => 1)->message(fn () => 1),
+            '"message" already has a handler' => fn () => App::create()->message(fn () => 1)->message(fn () => 1),
             'at least 1' => fn () => App::create(0),
-            'in a handler of a worker only' => fn () => \Veche\sleep(1),
-            'Veche starts this program' => fn () => App::create()->run(),
+            'only possible in a handler of a worker' => fn () => \Veche\sleep(1),
+            'only Veche can start this program' => fn () => App::create()->run(),
             'between 200 and 599' => fn () => new Response(99),
             'between 3000 and 4999' => fn () => new Disconnection(1000),
-            'is at least 1' => fn () => new Refusal(0),
+            'must be at least 1' => fn () => new Refusal(0),
         ];
         foreach ($mistakes as $message => $mistake) {
             try {

@@ -56,12 +56,12 @@ final class ClientTest extends TestCase
     {
         yield [fn () => new Client('127.0.0.1:8081'), 'expected http://HOST:PORT'];
         yield [fn () => new Client('ws://127.0.0.1:8081'), 'expected http://HOST:PORT'];
-        yield [fn () => new Client('http://ann:secret@127.0.0.1'), 'no meaning'];
+        yield [fn () => new Client('http://ann:secret@127.0.0.1'), 'not allowed'];
         yield [fn () => new Client("http://127.0.0.1/\r\nX: y"), 'control character'];
-        yield [fn () => new Client('http://h', "k\r\nX: y"), 'a key consists of'];
-        yield [fn () => new Client('http://h', ''), 'a key consists of'];
-        yield [fn () => new Client('http://h', timeout: 0.0), 'timeouts are positive'];
-        yield [fn () => new Client('http://h', retries: -1), 'retries at least 0'];
+        yield [fn () => new Client('http://h', "k\r\nX: y"), 'an API key must consist of'];
+        yield [fn () => new Client('http://h', ''), 'an API key must consist of'];
+        yield [fn () => new Client('http://h', timeout: 0.0), 'timeouts must be positive'];
+        yield [fn () => new Client('http://h', retries: -1), 'retries must be at least 0'];
     }
 
     /**

@@ -161,11 +161,11 @@ final class CommandTest extends TestCase
         yield 'user of bytes' => [fn () => Command::push("\xff", 'x'), 'not UTF-8'];
         yield 'no users' => [fn () => Command::push([], 'x'), '1 to 1024 users'];
         yield 'many users' => [fn () => Command::push(array_fill(0, 1025, 'a'), 'x'), '1 to 1024 users'];
-        yield 'user of another type' => [fn () => Command::push([1.5], 'x'), 'user is no string'];
+        yield 'user of another type' => [fn () => Command::push([1.5], 'x'), 'user must be a string'];
         yield 'no channel' => [fn () => Command::publish('', 'x'), 'channel is empty'];
         yield 'bytes' => [fn () => Command::publish('c', "\xff"), 'Veche\Binary'];
         yield 'nested bytes' => [fn () => Command::publish('c', ["\xff"])->body(), 'Veche\Binary'];
-        yield 'not a number' => [fn () => Command::publish('c', NAN)->body(), 'not to be expressed in JSON'];
+        yield 'not a number' => [fn () => Command::publish('c', NAN)->body(), 'can\'t be encoded as JSON'];
         yield 'bad JSON' => [fn () => new Json('{'), 'bad JSON'];
         yield 'close code' => [fn () => Command::disconnect('ann', 1000), 'between 3000 and 4999'];
         yield 'reason without code' => [fn () => Command::disconnect('ann', reason: 'x'), 'needs a code'];
@@ -173,10 +173,10 @@ final class CommandTest extends TestCase
         yield 'negative time' => [fn () => Command::refresh('ann', -1), 'negative'];
         yield 'empty batch' => [fn () => Command::batch(), '1 to 1000'];
         yield 'no uid' => [fn () => Command::revokeToken(''), 'uid is empty'];
-        yield 'empty key' => [fn () => new PublishOptions(''), 'idempotencyKey has 1 to 128 bytes'];
-        yield 'long key' => [fn () => new PublishOptions(str_repeat('x', 129)), 'idempotencyKey has 1 to 128 bytes'];
+        yield 'empty key' => [fn () => new PublishOptions(''), 'idempotencyKey must have 1 to 128 bytes'];
+        yield 'long key' => [fn () => new PublishOptions(str_repeat('x', 129)), 'idempotencyKey must have 1 to 128 bytes'];
         yield 'negative version' => [fn () => new PublishOptions(version: -1), 'negative'];
-        yield 'version of nothing' => [fn () => new PublishOptions(version: 1, skipHistory: true), 'exclude'];
+        yield 'version of nothing' => [fn () => new PublishOptions(version: 1, skipHistory: true), 'combined'];
         yield 'epoch of no version' => [fn () => new PublishOptions(versionEpoch: 'e'), 'needs version'];
         yield 'tags' => [fn () => new PublishOptions(tags: ['a' => 1]), 'not a string'];
         yield 'many tags' => [fn () => new PublishOptions(tags: array_fill(0, 33, 'x')), '32 tags'];

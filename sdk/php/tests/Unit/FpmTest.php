@@ -119,10 +119,10 @@ final class FpmTest extends TestCase
      * @testWith ["exit", "by exit or die"]
      *           ["memory", "Allowed memory size"]
      *           ["throw", "RuntimeException: not today in "]
-     *           ["call", "connection: not possible under FastCGI: it needs the socket of a worker"]
-     *           ["mysql", "mysql: not possible under FastCGI: pools need runtime = \"php\""]
-     *           ["redis", "redis: not possible under FastCGI: pools need runtime = \"php\""]
-     *           ["http", "http: not possible under FastCGI: pools need runtime = \"php\""]
+     *           ["call", "connection: not possible under FastCGI: this call needs runtime"]
+     *           ["mysql", "mysql: not possible under FastCGI: the pools of Veche need runtime = \"php\""]
+     *           ["redis", "redis: not possible under FastCGI: the pools of Veche need runtime = \"php\""]
+     *           ["http", "http: not possible under FastCGI: the pools of Veche need runtime = \"php\""]
      */
     public function testAFailureIsAnAnswer(string $data, string $why): void
     {
@@ -137,7 +137,7 @@ final class FpmTest extends TestCase
         $listener = stream_socket_server('tcp://127.0.0.1:0');
         $address = stream_socket_get_name($listener, false);
         [, [$answer]] = $this->message('api', ['VECHE_API_URL' => "http://$address", 'VECHE_API_KEY' => 'a key']);
-        self::assertStringContainsString('a key consists of', $answer->head['failed']);
+        self::assertStringContainsString('an API key must consist of', $answer->head['failed']);
         fclose($listener);
         [, [$answer]] = $this->message('api', ['VECHE_API_URL' => "http://$address", 'VECHE_API_KEY' => 'key']);
         self::assertStringContainsString('NetworkException', $answer->head['failed']);
@@ -164,7 +164,7 @@ final class FpmTest extends TestCase
     {
         $fpm = self::$fpm ?? self::markTestSkipped('php-fpm is not installed');
         [, $body] = $fpm->ask("$fpm->folder/app.php", ['HTTP_VECHE_PROTOCOL' => '1'], '');
-        self::assertStringContainsString('Veche starts this program', $body);
+        self::assertStringContainsString('only Veche can start this program', $body);
     }
 
     /**

@@ -127,7 +127,7 @@ final class LineClientTest extends TestCase
             fwrite($peer, "HTTP/1.1 400 Bad Request\r\n\r\n");
         });
         $this->expectException(ServerException::class);
-        $this->expectExceptionMessage('is this the push listener?');
+        $this->expectExceptionMessage('is this a push listener?');
         $veche->push('ann', 'x');
     }
 

@@ -131,6 +131,6 @@ final class PoolTest extends TestCase
         $tester->http = null;
         $ann->say('http');
         self::assertSame(1011, $ann->closeCode);
-        self::assertStringContainsString('the test sets no $tester->http', $tester->log[0]);
+        self::assertStringContainsString('the test must set $tester->http', $tester->log[0]);
     }
 }

@@ -123,7 +123,7 @@ final class WorkerFrameTest extends TestCase
                 $broken->part($number);
                 self::fail('no such part');
             } catch (ServerException $error) {
-                self::assertStringContainsString("no part $number", $error->getMessage());
+                self::assertStringContainsString("a frame has no part $number", $error->getMessage());
             }
         }
     }
@@ -136,7 +136,7 @@ final class WorkerFrameTest extends TestCase
                 Frame::encode($head, $parts, 12, 4);
                 self::fail('too long');
             } catch (CallerException $error) {
-                self::assertStringContainsString('more data', $error->getMessage());
+                self::assertStringContainsString('effects or data', $error->getMessage());
             }
         }
     }

@@ -75,7 +75,7 @@ pub fn parse_invalidate_user_tokens(bytes: &[u8], now_s: u64) -> Result<Ban, Bad
 fn user(name: &JsonText<'_>) -> Result<String, BadCommand> {
     match is_valid_user(&name.0) {
         true => Ok(name.0.clone().into_owned()),
-        false => bad("bad user: 1 to 254 bytes without control characters"),
+        false => bad("bad user: must have 1 to 254 bytes and no control characters"),
     }
 }
 

@@ -11,7 +11,7 @@ use super::list::AnswerList;
 use crate::http::api_error::write_error;
 
 /// The error message for a publication to which the engine gave no answer.
-const UNANSWERED: &str = "internal server error: the publication may have been made or not; it can be repeated with its idempotency key";
+const UNANSWERED: &str = "internal server error: the publication may or may not have been made; it can be repeated with its idempotency key";
 
 /// Added to [`Exchange::open`] until the user's home worker reports how many answers to a user command will follow.
 /// Answers that arrive earlier are subtracted from `open`, and can't reduce it to 0 because this number is large.

@@ -42,7 +42,7 @@ pub enum AuthError {
     #[error("no user name in the handshake")]
     NoUser,
     /// The name is too long or has control characters.
-    #[error("bad user name: 1 to 254 bytes without control characters")]
+    #[error("bad user name: must have 1 to 254 bytes and no control characters")]
     MalformedUser,
     /// The request has no token in any of the configured places.
     #[error("no token")]

@@ -139,7 +139,7 @@ fn get_of(
     if answer.has_file()
         && let Some(error) = error
     {
-        let expected = "its br variant: permission denied";
+        let expected = "the br variant of the file: permission denied";
         assert_eq!(error.to_string(), expected, "{target}");
     }
     let mut out = Vec::new();

@@ -147,12 +147,12 @@ fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<ChannelClaim
         let sub = match sub {
             Value::Null => &nothing,
             Value::Object(sub) => sub,
-            _ => return Err(TokenError::Claim("each of subs has to be an object")),
+            _ => return Err(TokenError::Claim("each member of subs has to be an object")),
         };
         all.push(one(channel.clone(), sub, &namespaces.of(channel))?);
         if let (Some(one), Some(at)) = (all.last_mut(), given(sub, "expire_at")) {
             let seconds = at.as_u64().ok_or(TokenError::Claim(
-                "expire_at of subs has to be a whole number of seconds",
+                "expire_at in subs has to be a whole number of seconds since 1970, or 0",
             ))?;
             one.expires_ms = (seconds > 0).then(|| seconds.saturating_mul(1000));
         }

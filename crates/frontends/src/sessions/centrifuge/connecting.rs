@@ -240,10 +240,10 @@ impl Centrifuge {
     ) -> Option<&'static str> {
         let own = &*self.info.user;
         if !user.is_empty() && !is_valid_user(user) {
-            return Some("invalid user");
+            return Some("the user name is invalid");
         }
         if !user.is_empty() && !own.is_empty() && user != own {
-            return Some("the user differs from that of the handshake");
+            return Some("the user differs from the user of the handshake");
         }
         let user = if own.is_empty() { user } else { own };
         let mut channels = channels.iter();
@@ -374,7 +374,7 @@ impl Centrifuge {
             let channel = match server_subscriptions_for(&self.info.user, &granted.channel) {
                 Ok(channel) => channel,
                 Err(why) => {
-                    let what = format!("token refused: {why}");
+                    let what = format!("the token is refused: {why}");
                     cx.shared.log(cx.id, NoteLevel::Warn, what);
                     return CommandStatus::Close(DisconnectCode::InvalidToken);
                 }
@@ -641,9 +641,9 @@ fn server_subscriptions_for<'c>(
     user: &str,
     channel: &'c str,
 ) -> Result<ChannelName<'c>, &'static str> {
-    let name = ChannelName::new(channel).map_err(|_| "invalid channel")?;
+    let name = ChannelName::new(channel).map_err(|_| "a channel name is invalid")?;
     match name.user() {
-        Some(owner) if owner != user => Err("another user's personal channel"),
+        Some(owner) if owner != user => Err("a channel is the personal channel of another user"),
         _ => Ok(name),
     }
 }

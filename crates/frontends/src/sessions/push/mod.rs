@@ -181,7 +181,7 @@ fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused
         let bad =
             |why: &str| RefusedUpgrade::new(Status::BAD_REQUEST, why, HandshakeOutcome::Malformed);
         if !route.has_positions {
-            return Err(bad("this route has no positions to recover from"));
+            return Err(bad("since: this route sends no positions to its clients"));
         }
         let position = text.parse::<Position>();
         all.push(

@@ -128,7 +128,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             let is_measured = |phase: &ScenarioPhase| kinds.contains(&kind_of(&phase.command));
             if !kinds.is_empty() && !phases.iter().any(is_measured) && self.problems.is_empty() {
                 let message = format!(
-                    "no phase measures this figure: add one of kind {}",
+                    "no phase measures this figure: add a phase of kind {}",
                     one_of(kinds)
                 );
                 self.add(*at, message);
@@ -144,7 +144,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
     fn phases(&mut self, value: Option<&'a Spanned<DeValue<'i>>>) -> Vec<ScenarioPhase> {
         let Some(value) = value else {
             if self.problems.is_empty() {
-                self.problems.add(None, "there is no [[phase]]");
+                self.problems.add(None, "the scenario has no [[phase]]");
             }
             return Vec::new();
         };
@@ -179,7 +179,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             };
             if phases.iter().any(|before| before.name == phase.name) {
                 let message = format!(
-                    "there are two phases named {:?}: give each a name",
+                    "two phases are named {:?}: give each its own name",
                     phase.name
                 );
                 self.add(at, message);
@@ -413,7 +413,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                 if homes.is_empty() {
                     String::new()
                 } else {
-                    format!("; it belongs to {}", homes.join(", "))
+                    format!("; this key belongs to phases of kind {}", homes.join(", "))
                 }
             }
         };

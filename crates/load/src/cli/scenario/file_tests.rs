@@ -111,10 +111,10 @@ allow_bottleneck = 1
         r#"x.toml:4:9: unknown figure "latency.p9"; did you mean "latency.p90"?"#,
         r#"x.toml:7:8: kind: expected "storm", "echo", "broadcast", "push" or "http", found "echos"; did you mean "echo"?"#,
         r#"x.toml:10:8: size: expected a size such as "20" or "8KiB", found "many""#,
-        r#"x.toml:11:1: unknown key "method" in a phase of kind "echo"; it belongs to http"#,
+        r#"x.toml:11:1: unknown key "method" in a phase of kind "echo"; this key belongs to phases of kind http"#,
         r#"x.toml:12:16: this figure is not measured by a phase of kind "echo", only by "broadcast" or "push""#,
         r#"x.toml:13:1: kind is missing: "storm", "echo", "broadcast", "push" or "http""#,
-        r#"x.toml:18:8: body: lacks {i}, the number of the receiver"#,
+        r#"x.toml:18:8: body: must contain {i}, the number of the receiver"#,
         r#"x.toml:19:1: publish is missing"#,
         r#"x.toml:25:7: "tcp://127.0.0.1:1": expected ws:// or wss://"#,
         r#"x.toml:26:20: allow_bottleneck: expected true or false, found 1"#,
@@ -124,7 +124,7 @@ allow_bottleneck = 1
 
 #[test]
 fn files_that_are_no_scenarios() {
-    assert_eq!(problems(""), ["x.toml: there is no [[phase]]"]);
+    assert_eq!(problems(""), ["x.toml: the scenario has no [[phase]]"]);
     assert_eq!(
         problems("[phase]\nkind = \"echo\"\n"),
         ["x.toml:1:1: expected tables [[phase]], found a table"]
@@ -136,7 +136,7 @@ fn files_that_are_no_scenarios() {
     let two = "url = \"ws://127.0.0.1:1/\"\n[[phase]]\nkind = \"storm\"\n[[phase]]\nkind = \"storm\"\ntogether = true\n";
     assert_eq!(
         problems(two),
-        ["x.toml:4:1: there are two phases named \"storm\": give each a name"]
+        ["x.toml:4:1: two phases are named \"storm\": give each its own name"]
     );
     let both = "[[phase]]\nkind = \"echo\"\nurl = \"http://127.0.0.1:1/\"\nrate = 1\ninflight = 2\ntogether = true\n";
     assert_eq!(
@@ -152,7 +152,9 @@ fn files_that_are_no_scenarios() {
         "[promise]\nledger.lost = 0\n[[phase]]\nkind = \"storm\"\nurl = \"ws://127.0.0.1:1/\"\n";
     assert_eq!(
         problems(whole),
-        ["x.toml:2:8: no phase measures this figure: add one of kind \"broadcast\" or \"push\""]
+        [
+            "x.toml:2:8: no phase measures this figure: add a phase of kind \"broadcast\" or \"push\""
+        ]
     );
     for kind in ["storm", "push"] {
         let nowhere = format!("[[phase]]\nkind = \"{kind}\"\n");

@@ -164,7 +164,7 @@ fn run_one(
     let Some((kind, common, _)) = phase.command.plan() else {
         return Err(CommandFailure::new(
             Exit::Usage,
-            "not a phase of a scenario",
+            "this command can't be a phase of a scenario",
         ));
     };
     let promises = phase.promises.iter().chain(&scenario.promises);

@@ -48,7 +48,7 @@ pub(super) fn text(report: &Report, file: &Path) -> String {
             let reasons = phase.generator.reasons.join("; ");
             let _ = writeln!(
                 out,
-                "  allowed by the scenario: the tester was the bottleneck: {reasons}"
+                "  the tester was the bottleneck, which the scenario allows: {reasons}"
             );
         }
     }

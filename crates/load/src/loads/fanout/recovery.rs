@@ -141,7 +141,7 @@ impl RecoveryState {
         if let Some((channel, position)) = place {
             receiver.places.set(channel, position);
         } else if !std::mem::replace(&mut receiver.has_complained, true) {
-            let words = "a delivery without a position: does the route have positions = true, and the channel a history?";
+            let words = "a delivery has no position: does the route have positions = true, and does the channel have a history?";
             io.net
                 .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
         }

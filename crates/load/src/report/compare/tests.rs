@@ -175,8 +175,9 @@ fn three_runs_each_are_too_few_to_compare() {
         Verdict::Unjudged
     );
     assert!(
-        text(&comparison, Style::PLAIN)
-            .contains("Too few runs for 95 % intervals: these are right 90 % of the time")
+        text(&comparison, Style::PLAIN).contains(
+            "Too few runs for 95 % intervals: the confidence of those shown is only 90 %"
+        )
     );
 }
 

@@ -143,19 +143,19 @@ fn methods(page: &mut TextPage, comparison: &Comparison) {
         .fold(f64::NAN, f64::min);
     if poor.is_finite() {
         lines.push(format!(
-            "Too few runs for 95 % intervals: these are right {:.0} % of the time. At least four runs of each group are needed.",
+            "Too few runs for 95 % intervals: the confidence of those shown is only {:.0} %. At least four runs of each group are needed.",
             poor * 100.0
         ));
     }
     if has(EstimateMethod::WithinRuns) || has(EstimateMethod::Single) {
         lines.push(
-            "One run each. Intervals come from parts of each run's time and ignore the variation between runs: a verdict needs at least four runs of each group."
+            "One run each. Intervals come from parts of each run's time and ignore the variation between runs. A verdict needs at least four runs of each group."
                 .to_owned(),
         );
     }
     if estimates.len() > 5 && (has(EstimateMethod::Paired) || has(EstimateMethod::Unpaired)) {
         lines.push(
-            "With 95 % intervals, one in twenty figures that are equal in fact appears to differ, by chance."
+            "With 95 % intervals, about one in twenty figures appears to differ by chance, without a real difference."
                 .to_owned(),
         );
     }

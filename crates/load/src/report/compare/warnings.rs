@@ -79,12 +79,15 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
         if run.interrupted {
             push(
                 &mut warnings,
-                format!("{file}: interrupted after {}.", seconds(run.seconds)),
+                format!(
+                    "{file}: the run was interrupted after {}.",
+                    seconds(run.seconds)
+                ),
             );
         } else if run.seconds < SECONDS_MIN && run.settings.duration_s.is_some() {
             push(
                 &mut warnings,
-                format!("{file}: only {} long.", seconds(run.seconds)),
+                format!("{file}: the run lasted only {}.", seconds(run.seconds)),
             );
         }
         for doubt in doubts(run) {

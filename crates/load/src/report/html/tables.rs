@@ -144,10 +144,7 @@ fn of_connections(connections: &ConnectionCounts) -> Cells {
         cell("disconnected unexpectedly", count(connections.disconnected)),
     ];
     if connections.reconnected > 0 {
-        cells.push(cell(
-            "reconnected, as wanted",
-            count(connections.reconnected),
-        ));
+        cells.push(cell("intended reconnects", count(connections.reconnected)));
     }
     if let Some(all_open_s) = connections.all_open_s {
         cells.push(cell(
@@ -290,7 +287,10 @@ fn ledger(out: &mut String, report: &Report) {
     if let Some(recovery) = &ledger.recovery {
         cells.extend([
             cell("reconnections with a position", count(recovery.returned)),
-            cell("with history lost", count(recovery.refused)),
+            cell(
+                "reconnections whose history was lost",
+                count(recovery.refused),
+            ),
             cell("publications not answered", count(recovery.unanswered)),
             cell(
                 "deliveries of publications that were not answered",
@@ -404,7 +404,7 @@ fn generator(out: &mut String, report: &Report) {
         cells.push(cell("memory per connection", bytes(each.round())));
     }
     cells.push(cell(
-        "the bottleneck",
+        "was the bottleneck",
         if generator.bottleneck {
             "yes".to_owned()
         } else {

@@ -204,8 +204,8 @@ pub(super) fn ledger(page: &mut TextPage, report: &Report) {
     );
     if ledger.foreign > 0 {
         let text = format!(
-            "{} foreign messages, such as pings, which are not counted as deliveries",
-            many(ledger.foreign, "message")
+            "{}, such as pings, which are not counted as deliveries",
+            many(ledger.foreign, "foreign message")
         );
         page.more(Tone::Plain, &text);
     }
@@ -257,7 +257,7 @@ fn recovery(page: &mut TextPage, recovery: &Recovery) {
         },
         &format!(
             "{} with a position; for {} of them the history was lost",
-            many(recovery.returned, "return"),
+            many(recovery.returned, "reconnection"),
             count(recovery.refused)
         ),
     );
@@ -418,7 +418,7 @@ pub(super) fn generator(page: &mut TextPage, report: &Report) {
     }
     // If the tester was the bottleneck, the top of the report has already stated why.
     if !generator.bottleneck {
-        page.more(Tone::Good, "it was not the bottleneck");
+        page.more(Tone::Good, "the tester was not the bottleneck");
     }
     for remark in &generator.remarks {
         page.hanging(Tone::Plain, &format!("but {}", clean(remark)), 4);

@@ -44,7 +44,7 @@ fn the_key_lines() {
             "              status 503              500,000  50.0 %",
             "              5.25 µs of CPU per message",
             "              812 B per connection, without the kernel's part",
-            "              it was not the bottleneck",
+            "              the tester was not the bottleneck",
             "              but a thread of the tester waited for a core 6 % of the time",
             "Promises      1 of 1 kept",
         ],
@@ -233,7 +233,7 @@ fn lost_processes_are_the_first_and_the_last_word() {
         process: 2,
         how: "killed by signal 9".to_owned(),
     }];
-    let warning = "INCOMPLETE: 1 process of the tester was lost (process 2: killed by signal 9). These are the figures of the others.";
+    let warning = "INCOMPLETE: 1 process of the tester was lost (process 2: killed by signal 9). The figures are those of the other processes.";
     let one_line = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(one_line(plain(&report)).matches(warning).count(), 2);
     assert!(doubts(&report).contains(&warning.to_owned()));

@@ -199,7 +199,7 @@ pub(super) fn file(lua: &Lua, native: &Table, has_folder: bool) -> mlua::Result<
         if !is_file_path(&path) {
             return Err(arguments.bad(
                 1,
-                "a path below the folder of files expected, such as \"pages/a.html\": without . and .. and hidden names",
+                "expected a path below the folder of files, such as \"pages/a.html\"; '.', '..' and hidden names are not allowed",
             ));
         }
         let file = lua.create_table()?;

@@ -27,7 +27,9 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         let token = must_wait.then(|| own.token());
         let mut effects = own.world.effects.borrow_mut();
         let Some(data) = effects.store(&data) else {
-            return Err(fault("too much data is written at once"));
+            return Err(fault(
+                "too much data is written at once: write parts of less than 64 MiB",
+            ));
         };
         effects.list.push(Effect::Part { to, data, token });
         Ok(token.map(|token| token.0 as f64))

@@ -141,7 +141,7 @@ pub(super) fn read(
         }
     }
     if draft.fetch.url.is_empty() {
-        return Err(draft.bad("option url", "it is missing"));
+        return Err(draft.bad("option url", "a URL string expected"));
     }
     draft.finish(body_bytes_max)
 }
@@ -236,7 +236,7 @@ impl Draft<'_> {
     }
 
     fn method(&mut self, value: &Value) -> mlua::Result<()> {
-        let why = "a method such as GET or POST, of at most 32 letters, and not CONNECT or TRACE, expected";
+        let why = "expected a method such as GET or POST, of at most 32 characters; CONNECT, TRACE and TRACK are not allowed";
         let method = match value {
             Value::String(method) => option_name(method).to_ascii_uppercase(),
             _ => return Err(self.bad("option method", why)),
@@ -332,8 +332,7 @@ impl Draft<'_> {
         too_long: &str,
     ) -> mlua::Result<String> {
         let expected = || {
-            let why =
-                "a table expected, from names to strings, numbers, booleans or lists of these";
+            let why = "expected a table with a string, a number, a boolean or a list of these for each name";
             self.bad(&format!("option {what}"), why)
         };
         let too_long = || self.bad(&format!("option {what}"), too_long);

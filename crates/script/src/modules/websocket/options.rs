@@ -96,7 +96,10 @@ impl Options {
                 _ => Err(wrong("true or false")),
             };
             match name.as_str() {
-                "headers" => options.headers = headers(&value).map_err(|why| wrong(&why))?,
+                "headers" => {
+                    let bad = |why: String| arguments.bad(2, &format!("headers: {why}"));
+                    options.headers = headers(&value).map_err(bad)?;
+                }
                 "protocols" => options.protocols = protocols(&value).map_err(|why| wrong(&why))?,
                 "timeout" => options.timeout_ms = seconds(0.001)?,
                 "ping_interval" => options.ping_interval_ms = seconds(0.0)?,
@@ -140,7 +143,7 @@ fn protocols(value: &Value) -> Result<String, String> {
         let name = name.as_bytes();
         if joined.len() + 2 + name.len() > HEADERS_BYTES_MAX {
             return Err(format!(
-                "subprotocol names of at most {HEADERS_BYTES_MAX} bytes together"
+                "subprotocol names of at most {HEADERS_BYTES_MAX} bytes in total"
             ));
         }
         if name.is_empty() || !name.iter().copied().all(is_token) {
@@ -165,12 +168,12 @@ fn protocols(value: &Value) -> Result<String, String> {
 }
 
 fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
-    const WHAT: &str = "a table of header names and values";
+    const WHAT: &str = "a table of header names and values expected";
     let Value::Table(table) = value else {
         return Err(WHAT.into());
     };
     let too_long =
-        || format!("header names and values of at most {HEADERS_BYTES_MAX} bytes together");
+        || format!("names and values may have at most {HEADERS_BYTES_MAX} bytes in total");
     let mut headers = Vec::new();
     let mut bytes = 0;
     for pair in table.pairs::<Value, Value>() {
@@ -183,12 +186,10 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
         let name = name.to_string_lossy();
         let own = name.to_ascii_lowercase();
         if OWN_HEADERS.contains(&&*own) || own.starts_with("sec-websocket-") {
-            return Err(format!(
-                "headers other than {name}, which the handshake sets itself,"
-            ));
+            return Err(format!("{name} is set by the client itself"));
         }
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err(format!("a header name instead of {name:?}"));
+            return Err(format!("{name:?} is not a header name"));
         }
         let mut add = |value: &Value| {
             bytes += name.len() + text_bytes(value) + 4;
@@ -196,11 +197,13 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
                 return Err(too_long());
             }
             let text = text(value);
-            let text = text
-                .ok_or_else(|| format!("a string, or a list of strings, as the value of {name}"))?;
+            let text =
+                text.ok_or_else(|| format!("{name}: a string or a list of strings expected"))?;
             let is_good = |byte: u8| byte == b'\t' || !byte.is_ascii_control();
             if !text.bytes().all(is_good) {
-                return Err(format!("a value without control characters for {name}"));
+                return Err(format!(
+                    "{name}: line breaks and control characters are not allowed"
+                ));
             }
             headers.push((name.clone(), text));
             Ok(())

@@ -44,7 +44,7 @@ impl Call {
                 return Err(FaultSubject::argument(
                     self.method,
                     number,
-                    "the name of an index expected, or \"key\"",
+                    "the name of an index or \"key\" expected",
                 ));
             }
         };

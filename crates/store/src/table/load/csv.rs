@@ -22,7 +22,7 @@ fn fault(error: &csv::Error) -> LoadFault {
             len,
         } => {
             let why =
-                format!("the number of fields is {len}, but {expected_len} in the first line");
+                format!("the number of fields is {len}, but the first line has {expected_len}");
             LoadFault::Text(line(pos), why)
         }
         _ => LoadFault::Read(error.to_string()),

@@ -65,7 +65,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
                 self.window.take(1);
                 self.fields(batch, sink)?;
             }
-            _ => return bad(self.window.offset(), "a list or an object expected"),
+            _ => return bad(self.window.offset(), "expected a list or an object"),
         }
         self.nothing_follows()
     }
@@ -85,7 +85,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
             }
             let name = self.name()?;
             if self.next()? != b':' {
-                return bad(self.window.offset(), ": expected");
+                return bad(self.window.offset(), "expected \":\"");
             }
             self.window.take(1);
             let is_list = self.next()? == b'[';
@@ -113,7 +113,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
                     self.window.take(1);
                     break;
                 }
-                _ => return bad(self.window.offset(), ", or } expected"),
+                _ => return bad(self.window.offset(), "expected \",\" or \"}\""),
             }
         }
         match (found, self.list) {
@@ -180,7 +180,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
                         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
                     })?;
                 }
-                _ => return bad(self.window.offset(), "a value expected"),
+                _ => return bad(self.window.offset(), "expected a value"),
             }
             if open.is_empty() {
                 return Ok(());
@@ -206,7 +206,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
                     self.window.take(1);
                     return Ok(());
                 }
-                _ => return bad(self.window.offset(), ", or ] expected"),
+                _ => return bad(self.window.offset(), "expected \",\" or \"]\""),
             }
         }
     }

@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
     /// Parses a string from its opening quote.
     pub(super) fn string(&mut self) -> Result<Cow<'a, [u8]>, Stop> {
         if self.skip()? != b'"' {
-            return self.bad("a string expected");
+            return self.bad("expected a string");
         }
         let start = self.at + 1;
         let mut end = start;
@@ -141,7 +141,7 @@ impl<'a> Cursor<'a> {
                 .try_fold(0, |unit, digit| {
                     Some(unit << 4 | char::from(*digit).to_digit(16)?)
                 })
-                .ok_or_else(|| Stop::Bad(at, "four hexadecimal digits expected".to_owned())),
+                .ok_or_else(|| Stop::Bad(at, "expected four hexadecimal digits".to_owned())),
         };
         let first = unit(at)?;
         if let Some(letter) = char::from_u32(first) {
@@ -178,7 +178,7 @@ impl<'a> Cursor<'a> {
         }
         match word.starts_with(rest) {
             true => Err(Stop::More),
-            false => self.bad("a value expected"),
+            false => self.bad("expected a value"),
         }
     }
 
@@ -188,7 +188,7 @@ impl<'a> Cursor<'a> {
             self.at += 1;
         }
         match self.at - start {
-            0 => self.bad("a digit expected"),
+            0 => self.bad("expected a digit"),
             count => Ok(count),
         }
     }
@@ -235,7 +235,7 @@ impl<'a> Objects<'a> {
         let mut cursor = Cursor::new(text);
         batch.begin();
         if cursor.skip()? != b'{' {
-            return cursor.bad("an object expected");
+            return cursor.bad("expected an object");
         }
         cursor.at += 1;
         let mut field = 0;
@@ -251,7 +251,7 @@ impl<'a> Objects<'a> {
                         cursor.at += 1;
                         break;
                     }
-                    _ => return cursor.bad(", or } expected"),
+                    _ => return cursor.bad("expected \",\" or \"}\""),
                 }
             }
         }
@@ -290,7 +290,7 @@ impl<'a> Objects<'a> {
             return Err(Stop::Bad(begin, format!("{} occurs twice", column.name)));
         }
         if cursor.skip()? != b':' {
-            return cursor.bad(": expected");
+            return cursor.bad("expected \":\"");
         }
         cursor.at += 1;
         let first = cursor.skip()?;
@@ -307,7 +307,7 @@ impl<'a> Objects<'a> {
             b'n' => cursor.word(b"null", InputValue::Null)?,
             b'[' => InputValue::Other("list"),
             b'{' => InputValue::Other("object"),
-            _ => return cursor.bad("a value expected"),
+            _ => return cursor.bad("expected a value"),
         };
         value::set(column, place, given, batch).map_err(|error| Stop::Bad(start, error.to_string()))
     }

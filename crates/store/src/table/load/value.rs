@@ -56,7 +56,7 @@ pub(super) fn set(
         let bytes = STANDARD.decode(text).map_err(|_| TableError::Value {
             column: column.name.clone(),
             value: given.to_string(),
-            why: "Base64 expected".to_owned(),
+            why: "expected Base64".to_owned(),
         })?;
         batch.set(place, column.cell(InputValue::Text(&bytes))?);
         return Ok(());
