@@ -1,7 +1,9 @@
 //! Chooses ports for the servers that tests start.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use socket2::{Domain, Socket, Type};
 
 /// The ports for test servers, below the range from which the system assigns ports.
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
@@ -20,6 +22,14 @@ pub(crate) fn free_address() -> SocketAddr {
     };
     std::iter::repeat_with(next)
         .take(PORTS.len())
-        .find(|address| TcpListener::bind(address).is_ok())
+        .find(|&address| is_free(address))
         .expect("a free port")
+}
+
+/// Returns whether no server listens on an address. The socket that finds this out doesn't listen: a server of another
+/// test process can bind the same address meanwhile, and its clients are never connected to this socket.
+fn is_free(address: SocketAddr) -> bool {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).expect("a socket");
+    socket.set_reuse_address(true).expect("an option");
+    socket.bind(&address.into()).is_ok()
 }

@@ -27,7 +27,7 @@ function state(node) {
   const said = [];
   if (node.is_own) said.push("this node");
   if (node.is_draining) said.push("draining");
-  if (node.disagrees) said.push(`different settings: ${node.disagrees}`);
+  if (node.disagrees) said.push(`conflicting ${node.disagrees}`);
   return said.join(", ") || "connected";
 }
 

@@ -207,8 +207,8 @@ impl KeyProvider for Keyring {
         }
         fetching.waiting.push((id, Arc::clone(sink)));
         if !std::mem::replace(&mut fetching.is_under_way, true) {
-            // `due` is unset until the first refresh has ended. The first refresh is due anyway, so
-            // it is not recorded as caused by an unknown key.
+            // Only refreshes that an unknown key has caused are recorded. The first refresh, until
+            // whose end `due` is `None`, happens in any case.
             if fetching.due.is_some() {
                 fetching.asked = Some(now);
             }

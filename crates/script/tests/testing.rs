@@ -234,7 +234,7 @@ fn assertions_that_hold_say_nothing() {
         test.ok(0)
         test.equal(test.match('a=12', '(%a)=(%d+)'), 'a')
         test.match(test.fails(function() local x; x() end, 'attempt to call'), 'local')
-        test.fails(function() test.equal(1, 2) end, 'not equal')";
+        test.fails(function() test.equal(1, 2) end, 'values differ')";
     assert_eq!(run(body), Some(Ended::Passed));
 }
 

@@ -218,8 +218,8 @@ pub struct Messages {
     /// `shootout`, over the whole run, with warm-up.
     #[serde(default)]
     pub duplicated: u64,
-    /// Answers received after the answer to a later message of the same connection. They count as
-    /// answers, and their latency counts.
+    /// Answers that arrived out of order: a message sent later on the same connection was answered before. They count
+    /// as answers, and their latency counts.
     #[serde(default)]
     pub late: u64,
     /// Messages without an answer although a later message of the same connection was answered. Each is an error.

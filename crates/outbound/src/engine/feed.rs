@@ -265,7 +265,7 @@ impl Reader {
         }
     }
 
-    /// Passes on a feed item of a channel. Returns whether the message is such an item.
+    /// Passes a message of Redis on if it is a feed item of a channel. Returns whether it is.
     fn item(&self, events: &Events<channel::Event>, channel: &[u8], data: Bytes) -> bool {
         let topic = channel.strip_prefix(&self.topics[..]);
         let topic = topic.and_then(|topic| str::from_utf8(topic).ok());

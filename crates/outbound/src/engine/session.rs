@@ -92,8 +92,8 @@ impl EngineSession {
         })
     }
 
-    /// Checks that the server can execute this engine's commands, refuses late commands of earlier connections from now on, and
-    /// determines the state of the store. `stored` is the number of publications in the store according to its latest reply to
+    /// Checks that the server can execute this engine's commands, makes it refuse delayed commands of the port's earlier
+    /// connections, and determines the state of the store. `stored` is the number of publications in the store according to its latest reply to
     /// this port.
     pub(super) async fn verify(
         &mut self,

@@ -10,16 +10,17 @@ pub use super::effect_names::{CALLS, EFFECTS};
 use super::frame::Frame;
 use super::head::{
     AnswerHead, AttributeValue, CallHead, CancelHead, EffectHead, EventName, FrameHeader,
-    FrameKind, GrantHead, ReplyHead,
+    FrameKind, ReplyHead,
 };
 use super::hello::HelloHead;
+use super::hook_reply::hook_response;
 use super::outside::Outside;
 use super::part::{PayloadParts, data_kind};
 use super::quick::read_answer;
-use veche_types::codes::{APPLICATION_CODES, CloseCode, REASON_BYTES_MAX};
+use veche_types::codes::{CloseCode, REASON_BYTES_MAX};
 
 use crate::close::is_close_code;
-use crate::hooks::{Blob, Grant, HookResponse, ServerSubscription};
+use crate::hooks::HookResponse;
 use crate::{Level, is_file_path};
 
 /// A frame of a worker.
@@ -225,9 +226,6 @@ const FOUND_MAX: u32 = 10_000;
 pub(super) const EFFECTS_MAX: usize = 4096;
 /// The maximum number of headers in a response.
 const HEADERS_MAX: usize = 256;
-/// The maximum number of subscriptions in a grant.
-const SUBSCRIPTIONS_MAX: usize = 1024;
-
 /// The longest channel name in bytes.
 const CHANNEL_BYTES_MAX: usize = 255;
 
@@ -590,71 +588,6 @@ fn end<'a>(
             let response = hook_response(reply, parts)?;
             Ok(HandlerEnd::Hook(Box::new(response)))
         }
-    }
-}
-
-fn hook_response(reply: ReplyHead<'_>, parts: &PayloadParts<'_>) -> Result<HookResponse, String> {
-    match (reply.result, reply.error, reply.disconnect) {
-        (Some(result), None, None) => Ok(HookResponse::Granted(Box::new(grant(result, parts)?))),
-        (None, Some(error), None) if error.code > 0 => Ok(HookResponse::Error {
-            code: error.code,
-            message: error.message.into_owned(),
-            is_temporary: error.temporary,
-        }),
-        (None, None, Some(end)) if APPLICATION_CODES.contains(&end.code) => {
-            Ok(HookResponse::Disconnect {
-                code: end.code,
-                reason: end.reason.into_owned(),
-            })
-        }
-        (None, Some(_), None) => Err("an error code must be at least 1".to_owned()),
-        (None, None, Some(_)) => Err("a disconnect code must be from 3000 to 4999".to_owned()),
-        _ => Err(
-            "a reply must have exactly one of \"result\", \"error\" and \"disconnect\"".to_owned(),
-        ),
-    }
-}
-
-fn grant(head: GrantHead<'_>, parts: &PayloadParts<'_>) -> Result<Grant, String> {
-    if head.subscriptions.len() > SUBSCRIPTIONS_MAX {
-        return Err(format!(
-            "a grant may have at most {SUBSCRIPTIONS_MAX} subscriptions"
-        ));
-    }
-    let channels = head.subscriptions.into_iter().map(|one| {
-        Ok::<_, String>(ServerSubscription {
-            channel: one.channel.into_owned(),
-            info: blob(one.info, one.info_kind.as_deref(), parts)?,
-            data: blob(one.data, one.data_kind.as_deref(), parts)?,
-            expires_at_s: one.expire_at,
-        })
-    });
-    Ok(Grant {
-        user: head.user.into_owned(),
-        expires_at_s: head.expire_at,
-        is_expired: head.expired,
-        info: blob(head.info, head.info_kind.as_deref(), parts)?,
-        data: blob(head.data, head.data_kind.as_deref(), parts)?,
-        channels: channels.collect::<Result<_, _>>()?,
-        meta: blob(head.meta, None, parts)?,
-        skips_history: head.skip_history,
-    })
-}
-
-fn blob(
-    number: Option<u32>,
-    kind: Option<&str>,
-    parts: &PayloadParts<'_>,
-) -> Result<Option<Blob>, String> {
-    let Some(number) = number else {
-        return Ok(None);
-    };
-    let kind = kind.map_or(Ok(PayloadKind::Json), data_kind)?;
-    let bytes = parts.get_as(number, kind)?.to_vec();
-    match kind {
-        PayloadKind::Json => Ok(Some(Blob::Json(bytes))),
-        PayloadKind::Binary => Ok(Some(Blob::Bytes(bytes))),
-        PayloadKind::Text => Err("data of a grant must be json or binary".to_owned()),
     }
 }
 

@@ -12,6 +12,7 @@ mod frame;
 mod from_worker;
 mod head;
 mod hello;
+mod hook_reply;
 mod outside;
 mod part;
 mod quick;

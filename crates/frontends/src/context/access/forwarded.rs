@@ -1,9 +1,9 @@
 //! The client's address as a proxy sends it: in `X-Forwarded-For`, `Forwarded` (RFC 7239) or a
 //! proxy-specific header.
 //!
-//! Each proxy appends the address of its own peer to the list, so the list is read from its end: if
-//! an address belongs to a trusted proxy, the address before it is trusted too. The first address
-//! that belongs to no trusted proxy is the client; everything before it may be forged.
+//! Each proxy appends the address of its own peer to the list, so the list is read backwards from
+//! its end, past the addresses of trusted proxies. The next address is the client's. The addresses
+//! to its left were sent by the client and may be forged.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

@@ -27,7 +27,7 @@ use crate::context::step::WaitReason;
 /// What is stored for a one-way client.
 #[derive(Default)]
 pub(super) struct OneWayState {
-    /// Positions in all channels with history, from the id of the last event that the client received.
+    /// The client's position in each channel with history, decoded from the id of the last event that it received.
     since: Option<Arc<[Since]>>,
 }
 
