@@ -164,7 +164,7 @@ fn what_no_pool_can_carry_out_is_invalid() {
             statement.call(&configured()),
             "no MySQL [[database]] named \"cache\"",
         ),
-        (redis("cache", &["SELECT", "1"]), "SELECT is not possible"),
+        (redis("cache", &["SELECT", "1"]), "SELECT is not allowed"),
     ] {
         let fault = result.expect_err(words);
         assert_eq!(fault.kind, CallErrorKind::Invalid);

@@ -494,7 +494,7 @@ fn selected_tests_and_exit_codes() {
     folder.write("app.lua", "return 1");
     let (code, _, err) = folder.run(&[]);
     assert!(
-        code == 1 && err.contains("app.lua: returns"),
+        code == 1 && err.contains("app.lua: the script returns"),
         "{code}: {err}"
     );
     let nothing = Folder::empty();

@@ -84,9 +84,12 @@ async fn invalid_responses_fail() {
         ),
         (
             answer(&[(Stdout, b"hello"), (EndRequest, complete)]),
-            "have no end",
+            "do not end with an empty line",
         ),
-        (answer(&[(EndRequest, complete)]), "have no end"),
+        (
+            answer(&[(EndRequest, complete)]),
+            "do not end with an empty line",
+        ),
         (cut_off[..cut_off.len() - 1].to_vec(), "ended before"),
         (Vec::new(), "ended before"),
     ];

@@ -176,7 +176,7 @@ fn invalid_and_unsupported_positions_are_rejected() {
         ("/positions?user=ann&since=", "since: a position is"),
         (
             "/ws?user=ann&since=28t5cy4t:1",
-            "this route has no positions",
+            "since: this route sends no positions",
         ),
     ] {
         let peer = world.connect(0, crate::world::PUBLIC);

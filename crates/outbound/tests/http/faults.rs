@@ -86,7 +86,7 @@ fn servers_that_do_not_answer() {
     let fault = bench.fault(fetch);
     assert_eq!(fault.kind, CallErrorKind::Timeout);
     assert!(
-        fault.words.contains("0.2 s reading the response of"),
+        fault.words.contains("0.2 s reading the response from"),
         "{fault:?}"
     );
     dripping.until_empty();

@@ -67,7 +67,7 @@ fn a_long_wait_for_a_connection_is_an_error() {
     let fault = bench.outcome(first).expect_err("a timeout");
     assert_eq!(fault.kind, CallErrorKind::Timeout);
     assert!(
-        fault.words.contains("waiting for the response of"),
+        fault.words.contains("waiting for the response from"),
         "{fault:?}"
     );
     server.until_empty();
@@ -137,7 +137,7 @@ fn streams() {
     assert!(
         fault
             .words
-            .contains("timeout after 1 s reading the response of"),
+            .contains("timeout after 1 s reading the response from"),
         "{fault:?}"
     );
     assert_eq!(

@@ -18,7 +18,7 @@ function t.bad_arguments_to_make_one()
   local counter, histogram = metrics.counter, metrics.histogram
   check.fails("bad argument #1 to 'metrics.counter': a string expected", counter)
   check.fails("bad argument #2 to 'metrics.counter': a string expected", counter, "x")
-  check.fails("bad argument #2 to 'metrics.counter': at most 1024 bytes", counter, "x", ("x"):rep(2000))
+  check.fails("bad argument #2 to 'metrics.counter': a help text of at most 1024 bytes", counter, "x", ("x"):rep(2000))
   check.fails("without control characters and backslash", counter, "x", "a\nveche_fake 1")
   for _, name in ipairs { "", "9a", "a-b", "a\0", "é", "a{b}" } do
     check.fails("bad argument #1 to 'metrics.counter': a name", counter, name, "help")

@@ -420,7 +420,9 @@ fn a_broken_protocol_is_closed_with_its_code() {
             let log = server.log();
             log.lines().filter(of_worker).filter(found).count()
         };
-        until("the log", || lines(" DEBUG ", ": the connection was closed ") == ended);
+        until("the log", || {
+            lines(" DEBUG ", ": the connection was closed ") == ended
+        });
         assert_eq!(lines(" INFO ", ": closed with 10"), faults);
         assert_eq!(
             lines(" WARN ", "") + lines(" ERROR ", ""),

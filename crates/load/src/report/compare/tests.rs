@@ -216,7 +216,7 @@ fn reasons_for_doubt_are_reported() {
         "b-1.json: the tester was the bottleneck",
         "b-1.json: There were 3 errors",
         "b-1.json: The responses are a mix",
-        "b-1.json: only 1 s long.",
+        "b-1.json: the run lasted only 1 s.",
     ] {
         assert!(
             comparison
