@@ -124,7 +124,7 @@ class Sets(unittest.TestCase):
             self.assertEqual(steps.has_example(source), expected, source)
 
     def test_only_binaries_that_compute_are_idle(self):
-        names_ = {"hub::lib", "server::tidy", "archive::kill", "server::served", "outbound::lib"}
+        names_ = {"hub::lib", "server::tidy", "archive::kill", "nodes::carriers", "server::served", "outbound::lib"}
         for group, expected in (("cargo test", {"hub::lib", "server::tidy"}), ("pure tests", set())):
             needs = steps.needs_of(names_, group)
             self.assertEqual({name for name, one in needs.items() if one.get("place") == IDLE}, expected, group)
@@ -135,7 +135,7 @@ class Sets(unittest.TestCase):
 
     def test_each_binary_that_is_named_has_its_source(self):
         of_steps = {each.binary for set_ in self.ALL.values() for each in set_ if each.binary}
-        for name in of_steps | set(steps.BINARIES) | steps.LONG:
+        for name in of_steps | set(steps.BINARIES) | steps.LONG | steps.TIMED:
             crate, target = name.split("::")
             folder = steps.ROOT / ("sim" if crate == "sim" else f"crates/{crate}") / "tests"
             self.assertTrue((folder / f"{target}.rs").exists() or (folder / target / "main.rs").exists(), name)

@@ -57,7 +57,7 @@ class Stopped(Exception):
 def why_no_valgrind():
     """Returns the reason why Valgrind can't be used on this machine, or None."""
     missing = [name for name in ("valgrind", "callgrind_control") if shutil.which(name) is None]
-    return f"{', '.join(missing)} not installed: make setup-test" if missing else None
+    return f"{', '.join(missing)} not installed: make setup-instructions" if missing else None
 
 
 def why_no_runner():

@@ -103,8 +103,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     )
 }
 
-/// Checks a configuration that an earlier check accepted. Of the files that it names, only those with secrets are read,
-/// because a certificate or token key that has become invalid must not prevent a start.
+/// Checks a configuration that an earlier check accepted. Files of certificates and token keys are not read again, since
+/// one that has become invalid must not prevent a start. Files of secrets are read, since the result contains them.
 pub fn parse_again(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     checked::check(
         path,

@@ -210,7 +210,7 @@ impl Hash for ByUser {
 /// The members of this worker's subscriptions, and the members of the channels whose home is this worker.
 #[derive(Default)]
 pub(crate) struct Presence {
-    /// On the subscriber's worker: the members by the slot of their subscription.
+    /// The members among this worker's subscribers, by the slot of the subscription.
     pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
     /// At the channel's home: the members of each channel, by channel name. A channel without members has no entry. A
     /// channel without subscribers may have members whose leave delay is running.

@@ -13,8 +13,8 @@ use ring::{hmac, signature};
 use crate::Algorithm;
 use crate::algorithm::Digest;
 
-/// Minimum recommended length of a shared secret in bytes. A shorter secret causes a warning or is
-/// refused: HS256 requires at least the length of its digest (RFC 7518 section 3.2).
+/// The length in bytes below which a shared secret is reported as short: HS256 requires at least the
+/// length of its digest (RFC 7518 section 3.2). A setting determines whether that is a warning or an error.
 pub const SECRET_BYTES_MIN: usize = 32;
 
 /// Maximum number of keys in a set. Limits the work for a token without `kid`, which is tried with

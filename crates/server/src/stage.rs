@@ -172,8 +172,8 @@ impl FuzzStage<Simulated> {
             assert!(posted.is_ok(), "the worker must accept commands");
         }
         self.control.flush();
-        // In the server, a message would wake a sleeping worker. This worker does not sleep, so setting the clock has
-        // the same effect.
+        // In the server, the messages would wake the worker. Here the worker runs another turn because its clock is set,
+        // even to the same time.
         let now_ms = self.network().now_ms();
         self.network().set_now_ms(now_ms);
         Ok(())

@@ -28,7 +28,7 @@ pub(super) static HOOKS: &[Directive] = &[
     Section::Hooks.row(
         "subscribe",
         URL,
-        DefaultValue::Unset("channels with `subscribe = \"hook\"` are an error, unless an app decides"),
+        DefaultValue::Unset("then a namespace with `subscribe = \"hook\"` requires an app that makes the decision"),
         "The URL that decides on subscriptions in namespaces with `subscribe = \"hook\"`. A subscription token on a route with `identity = \"jwt\"` needs no decision.",
     ),
     Section::Hooks.row(
@@ -40,7 +40,7 @@ pub(super) static HOOKS: &[Directive] = &[
     Section::Hooks.row(
         "publish",
         URL,
-        DefaultValue::Unset("channels with `publish = \"hook\"` are an error, unless an app decides"),
+        DefaultValue::Unset("then a namespace with `publish = \"hook\"` requires an app that makes the decision"),
         "The URL that decides on publications in namespaces with `publish = \"hook\"`; it may replace their data.",
     ),
     Section::Hooks.row(
@@ -88,7 +88,7 @@ pub(super) static HOOKS: &[Directive] = &[
         "failures",
         COUNT,
         DefaultValue::Toml("5"),
-        "The number of failures within ten seconds after which no requests of this kind are sent for the time of `pause`, if there were more failures than answers. Meanwhile commands get error 100 at once. A failure is a connection that was refused, broken or not open in time, or a response with status 502 or 503. Other timeouts and status 504 count once per user, or once per address for clients without a user. After the pause a single request tests whether the back end answers again.",
+        "No requests of this kind are sent for the time of `pause` if there were this many failures within ten seconds, and more failures than answers. Meanwhile commands get error 100 at once. A failure is a connection that was refused, broken or not open in time, or a response with status 502 or 503. A response that is not complete in time and status 504 also count, but only once per user, or once per address for clients without a user. After the pause a single request tests whether the back end answers again.",
     ),
     Section::Hooks.row(
         "pause",

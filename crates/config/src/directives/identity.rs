@@ -206,7 +206,7 @@ pub(super) static HOOK: &[Directive] = &[
         "failures",
         COUNT,
         "5",
-        "The number of failures within ten seconds after which no requests are sent for the time of `pause`, if there were more failures than answers. Meanwhile handshakes get 503 at once. A failure is a connection that was refused, broken or not open in time, or a response with status 502 or 503. Other timeouts and status 504 count once per client address. After the pause a single request tests whether the back end answers again.",
+        "No requests are sent for the time of `pause` if there were this many failures within ten seconds, and more failures than answers. Meanwhile handshakes get 503 at once. A failure is a connection that was refused, broken or not open in time, or a response with status 502 or 503. A response that is not complete in time and status 504 also count, but only once per client address. After the pause a single request tests whether the back end answers again.",
     ),
     hook(
         "pause",

@@ -24,7 +24,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "wildcard",
         DirectiveKind::Flag { words: &[] },
         DefaultValue::Toml("false"),
-        "Whether the namespace's channels can be subscribed to as a whole: a subscriber of `chat:*` (`*` for the namespace `\"\"`) receives publications of all of them, except private channels and those of named users; `subscribe` determines which clients may do so; on routes with `handler = \"push\"`, clients may only if it is `\"client\"`. `*` does not include names that begin with a slash. Such publications have no position, because `chat:*` has no history. Each names its channel in the field `channel`, and also in the tag `channel` for SDKs that do not show the field. One worker orders all channels of such a namespace.",
+        "Whether the namespace's channels can be subscribed to as a whole: a subscriber of `chat:*` (`*` for the namespace `\"\"`) receives publications of all of them, except private channels and those of named users. `subscribe` determines which clients may subscribe to `chat:*`; on routes with `handler = \"push\"`, only `subscribe = \"client\"` permits it. `*` does not include names that begin with a slash. Such publications have no position, because `chat:*` has no history. Each names its channel in the field `channel`, and also in the tag `channel` for SDKs that do not show the field. One worker orders all channels of such a namespace.",
     )
     .at_restart(),
     Section::Namespace.row(

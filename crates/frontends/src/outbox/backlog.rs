@@ -191,8 +191,8 @@ impl Outboxes {
         self.enqueue(session, waiting);
     }
 
-    /// Queues a message of an application behind the backlog. Returns false if the backlog is
-    /// empty, so that the message may be written at once.
+    /// Queues a message of an application behind the backlog. If the backlog is empty, returns false without queueing the
+    /// message, which the caller can write at once.
     pub(super) fn enqueue_behind(
         &mut self,
         session: ConnectionId,

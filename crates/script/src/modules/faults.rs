@@ -61,8 +61,8 @@ pub(super) fn behind_own_place(message: &[u8]) -> &[u8] {
     place.map_or(message, |place| &message[place + 2..])
 }
 
-/// Adds the line number to the first entry of a traceback. LuaJIT omits the line number there if
-/// one of its own instructions failed, but the error text begins with the position.
+/// Adds the line number to the first entry of a traceback, if it is missing. LuaJIT omits it if an operation such as
+/// an addition or a call of nil failed; it is then copied from the beginning of the error text.
 pub(crate) fn with_line(words: &str, traceback: String) -> String {
     const HEAD: &str = "stack traceback:\n\t";
     let placed = || {

@@ -62,7 +62,7 @@ impl WorkerRig {
         }
     }
 
-    /// Takes the data sent to a client since the last call, unless [`forget`](Self::forget) was called.
+    /// Takes the data sent to a client since the last call. Data sent after a call of [`forget`](Self::forget) are missing.
     pub fn take_sent(&mut self, id: ConnectionId) -> Vec<u8> {
         self.0.network().take_sent(id)
     }

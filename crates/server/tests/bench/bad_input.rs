@@ -203,7 +203,7 @@ fn more_connections_than_descriptors() {
     assert_ends(
         &outcome,
         CONFUSED,
-        &["1000 connections", "200 descriptors", "--processes"],
+        &["1000 connections", "200 file descriptors", "--processes"],
     );
 }
 
@@ -222,7 +222,7 @@ fn more_than_fits_into_memory() {
         ],
     ] {
         let outcome = run(arguments);
-        assert_ends(&outcome, CONFUSED, &["of memory", "are available", "GiB"]);
+        assert_ends(&outcome, CONFUSED, &["of memory", "is available", "GiB"]);
         assert!(outcome.report.is_none(), "{outcome:#?}");
     }
 }

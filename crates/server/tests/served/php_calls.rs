@@ -146,7 +146,7 @@ fn handlers_call_databases_and_servers_by_name() {
         assert!(push.starts_with("Caller WRONGTYPE never redis: "), "{push}");
         assert_eq!(ask("list"), "[\"v\\u00f6lva\",null]");
         let switch = ask("switch");
-        assert!(switch.contains("SELECT is not possible"), "{switch}");
+        assert!(switch.contains("SELECT is not allowed"), "{switch}");
         let url = format!("http://{}/lua", world.server.public);
         assert_eq!(ask(&format!("fetch {url}")), "[200,\"3\"]");
         assert_eq!(ask("presence room"), "[]");

@@ -101,7 +101,7 @@ impl std::fmt::Display for InputValue<'_> {
 /// An `f64` represents every integer up to this absolute value exactly.
 const EXACT_MAX: f64 = (1_u64 << 53) as f64;
 
-/// The position of a number in the ascending sequence of all values of a column type.
+/// How a number compares with the values that a column type can represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberPosition {
     /// The number is less than the smallest value of the type.

@@ -29,7 +29,7 @@ pub enum HeaderError {
     /// The header describes the body, so each response sets its own.
     #[error("the server or the script sets this header on each response: it describes the body")]
     Content,
-    /// The server or the script sets the header on each response that needs it.
+    /// The header belongs to single responses, such as a redirect: the server or the script sets it on those.
     #[error("the server or the script sets this header on the responses that need it")]
     Single,
 }

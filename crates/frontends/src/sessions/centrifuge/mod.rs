@@ -236,7 +236,8 @@ impl Centrifuge {
         Arc::make_mut(&mut self.info).user = user.into();
     }
 
-    /// Sets the claims of the handshake's token, and the disconnect count at the time when the authentication began.
+    /// Sets the claims of the handshake's token, and the process's count of disconnect commands at the time when the
+    /// authentication began: later commands apply to this session.
     pub(crate) fn set_source(
         &mut self,
         claims: Option<Box<Map<String, Value>>>,

@@ -71,7 +71,7 @@ impl HttpAnswer {
         let (kind, body) = match body {
             None | Some(Value::Nil) if status.is_none() => {
                 return Err(fault(
-                    "request returned nothing: return a body, or a status, headers and a body",
+                    "the handler request returned nothing: it must return a body, or a status, headers and a body",
                 ));
             }
             None | Some(Value::Nil) => (None, Body::Bytes(Vec::new())),

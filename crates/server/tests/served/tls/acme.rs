@@ -86,7 +86,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     assert!(
         server
             .log()
-            .contains("or an alert if there is none; ordering a certificate in 0 s")
+            .contains("or a TLS alert if it has no other; ordering a certificate in 0 s")
     );
     assert_eq!(count(&server, "veche_acme_certificate_held", ""), 0.0);
     until("the failure to be counted", || {

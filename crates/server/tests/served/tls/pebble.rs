@@ -1,6 +1,7 @@
 //! Pebble, an ACME test authority, and the DNS server that it uses.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -145,11 +146,17 @@ impl Drop for Pebble {
     }
 }
 
-/// Starts a DNS server that resolves every name to this machine until the tests end. It uses UDP,
-/// as Pebble 2.4 does; later versions use TCP.
+/// Starts a DNS server that resolves every name to this machine until the tests end. Debian's Pebble 2.4 uses UDP, later
+/// versions use TCP.
 fn names() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let address = socket.local_addr().expect("bound");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let socket = UdpSocket::bind(address).expect("the same port");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || converse(stream));
+        }
+    });
     thread::spawn(move || {
         let mut query = [0; 512];
         while let Ok((length, client)) = socket.recv_from(&mut query) {
@@ -159,6 +166,19 @@ fn names() -> SocketAddr {
         }
     });
     address
+}
+
+/// Answers the queries of a connection. Each message is preceded by its length (RFC 1035 section 4.2.2).
+fn converse(mut stream: TcpStream) -> Option<()> {
+    loop {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).ok()?;
+        let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
+        stream.read_exact(&mut query).ok()?;
+        let answer = answer(&query)?;
+        let length = u16::try_from(answer.len()).ok()?.to_be_bytes();
+        stream.write_all(&[&length[..], &answer].concat()).ok()?;
+    }
 }
 
 /// Answers A queries with 127.0.0.1 and others with nothing (RFC 1035 section 4.1).
