@@ -96,8 +96,9 @@ impl HookBackend {
         self.state.lock().gate.is_open()
     }
 
-    /// Registers a client that waits for an identity. Returns whether the caller must send a request. An
-    /// error contains the result if no request is needed or permitted.
+    /// Registers a client that waits for an identity. Returns whether the caller must send a request; if not, the answer
+    /// to a request in progress is for this client too. The error is the result, if it is known already or if no further
+    /// request is permitted.
     fn look_up(
         &self,
         digest: AnswerDigest,

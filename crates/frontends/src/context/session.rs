@@ -31,7 +31,8 @@ pub(crate) struct SessionContext<'a> {
     pub(crate) lease: &'a mut Option<Box<IdentityLease>>,
     /// The meters of the client's rate limits, if it has any.
     pub(crate) rate_limiter: Option<&'a mut RateLimiter>,
-    /// Whether messages arrive in separate requests. Such messages can't be delayed.
+    /// Whether each message arrives in an HTTP request of its own rather than on this connection. Reading the connection
+    /// later does not delay such messages.
     pub(crate) is_relayed: bool,
     /// Whether the session is open and not closing.
     pub(crate) is_open: bool,

@@ -175,7 +175,7 @@ fn a_stream_counts_to_its_main_publisher() {
     assert!(is_of(&streams, Some("ann")));
     publish_as(&mut streams, 0, "bob", 5_000);
     assert!(is_of(&streams, Some("bob")));
-    // When all publications are dropped, the stream has no owner.
+    // A stream counts for the publisher of its latest publications. One without publications has no owner.
     (0..5).for_each(|_| streams.shrink(0, Stream::drop_oldest));
     assert_eq!((owner(&streams), streams.held()), (NO_MEMBER, 0));
     publish_as(&mut streams, 0, "ann", 1);

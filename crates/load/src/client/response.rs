@@ -17,7 +17,7 @@ pub(crate) struct LoadResponse {
     pub(crate) is_expected: bool,
     /// Whether the server closes the connection after this response.
     pub(crate) is_last: bool,
-    /// Whether the beginning of the body contains a member `error`; only if `may_say_error` is set.
+    /// Whether the beginning of the body contains a member `error`. Always false unless `may_say_error` is set.
     pub(crate) says_error: bool,
 }
 

@@ -52,7 +52,7 @@ impl TestRunner<'_> {
         }))
     }
 
-    /// Publishes as a back end; returns the number of the client that receives the response.
+    /// Publishes as a back end, which is one of the test's clients. Returns the number of this client, which gets the response.
     pub(super) fn publish(&mut self, request: &Plain) -> usize {
         let mut line = json!({ "ack": true });
         for to in ["channel", "user"] {

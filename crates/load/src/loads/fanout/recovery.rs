@@ -116,7 +116,7 @@ impl RecoveryState {
                 page.exclude_until(io.net.now_ns);
             }
             None => {
-                // Since the server reported no loss, all missed messages are expected.
+                // The server reported no loss, so it must deliver all messages that the receiver has missed.
                 receiver.status = SubscribeStatus::Recovered;
                 page.recover();
                 let words = "the server did not report whether a receiver's recovery is complete";
