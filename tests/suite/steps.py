@@ -102,7 +102,7 @@ def build(targets=""):
 
 def cargo_tests(needs):
     """The placeholder for a step for each test binary; see `binaries`."""
-    return Step("cargo test", "", 900, needs=needs)
+    return Step("cargo test", "", 900, cores=0.75, needs=needs)
 
 
 def setup(targets):
