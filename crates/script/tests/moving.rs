@@ -57,8 +57,12 @@ fn calls_that_wait_for_start_move() {
     bench.text(ANN, "two");
     bench.advance(999);
     assert_eq!(bench.effect_lines(), [""; 0], "its start has not ended");
-    bench.advance(1);
-    let mut effects = bench.effect_lines();
+    // On a busy machine the time of the first turn may not suffice for all calls.
+    let mut effects = Vec::new();
+    for ms in std::iter::once(1).chain([0; 100]) {
+        bench.advance(ms);
+        effects.extend(bench.effect_lines());
+    }
     effects.sort();
     let mut expected = vec![
         "accept EVE Some(\"new\") None".replace("EVE", &format!("{EVE:?}")),
