@@ -1648,7 +1648,9 @@ final class Command
         $checked = [];
         foreach ($names as $name) {
             $isText = is_string($name) || is_int($name);
-            $checked[] = $isText ? self::name($kind, (string) $name) : throw new CallerException("$kind must be a string");
+            $checked[] = $isText
+                ? self::name($kind, (string) $name)
+                : throw new CallerException("$kind must be a string");
         }
         return $checked;
     }
@@ -2915,7 +2917,8 @@ final class Json
             return json_encode($value, self::FLAGS);
         } catch (JsonException $error) {
             $hint = $error->getCode() === JSON_ERROR_UTF8 ? '; wrap bytes in Veche\Binary' : '';
-            throw new CallerException("the value can't be encoded as JSON: {$error->getMessage()}$hint", 0, false, $error);
+            $why = "the value can't be encoded as JSON: {$error->getMessage()}$hint";
+            throw new CallerException($why, 0, false, $error);
         }
     }
 
@@ -6991,7 +6994,8 @@ final class FrameDecoder
             [1 => $head, 2 => $payload] = unpack('V2', $this->buffer, $this->start);
         }
         if ($head === 0 || $head > $this->headBytesMax) {
-            throw new ServerException($head === 0 ? 'a frame has no head' : "the head of a frame is too long: $head bytes");
+            $why = $head === 0 ? 'a frame has no head' : "the head of a frame is too long: $head bytes";
+            throw new ServerException($why);
         }
         if ($payload > $this->payloadBytesMax) {
             throw new ServerException("the payload of a frame is too long: $payload bytes");

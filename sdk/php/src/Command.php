@@ -433,7 +433,9 @@ final class Command
         $checked = [];
         foreach ($names as $name) {
             $isText = is_string($name) || is_int($name);
-            $checked[] = $isText ? self::name($kind, (string) $name) : throw new CallerException("$kind must be a string");
+            $checked[] = $isText
+                ? self::name($kind, (string) $name)
+                : throw new CallerException("$kind must be a string");
         }
         return $checked;
     }

@@ -47,7 +47,8 @@ final class Json
             return json_encode($value, self::FLAGS);
         } catch (JsonException $error) {
             $hint = $error->getCode() === JSON_ERROR_UTF8 ? '; wrap bytes in Veche\Binary' : '';
-            throw new CallerException("the value can't be encoded as JSON: {$error->getMessage()}$hint", 0, false, $error);
+            $why = "the value can't be encoded as JSON: {$error->getMessage()}$hint";
+            throw new CallerException($why, 0, false, $error);
         }
     }
 

@@ -52,7 +52,8 @@ final class FrameDecoder
             [1 => $head, 2 => $payload] = unpack('V2', $this->buffer, $this->start);
         }
         if ($head === 0 || $head > $this->headBytesMax) {
-            throw new ServerException($head === 0 ? 'a frame has no head' : "the head of a frame is too long: $head bytes");
+            $why = $head === 0 ? 'a frame has no head' : "the head of a frame is too long: $head bytes";
+            throw new ServerException($why);
         }
         if ($payload > $this->payloadBytesMax) {
             throw new ServerException("the payload of a frame is too long: $payload bytes");

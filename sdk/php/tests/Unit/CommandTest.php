@@ -174,7 +174,10 @@ final class CommandTest extends TestCase
         yield 'empty batch' => [fn () => Command::batch(), '1 to 1000'];
         yield 'no uid' => [fn () => Command::revokeToken(''), 'uid is empty'];
         yield 'empty key' => [fn () => new PublishOptions(''), 'idempotencyKey must have 1 to 128 bytes'];
-        yield 'long key' => [fn () => new PublishOptions(str_repeat('x', 129)), 'idempotencyKey must have 1 to 128 bytes'];
+        yield 'long key' => [
+            fn () => new PublishOptions(str_repeat('x', 129)),
+            'idempotencyKey must have 1 to 128 bytes',
+        ];
         yield 'negative version' => [fn () => new PublishOptions(version: -1), 'negative'];
         yield 'version of nothing' => [fn () => new PublishOptions(version: 1, skipHistory: true), 'combined'];
         yield 'epoch of no version' => [fn () => new PublishOptions(versionEpoch: 'e'), 'needs version'];
