@@ -183,7 +183,7 @@ pub(super) static HOOK: &[Directive] = &[
             off: true,
         },
         "\"off\"",
-        "How long an answer that names a user is cached if it has no header `Cache-Control`. In that header `max-age` applies up to an hour, also to refusals, and `no-store` and `no-cache` prevent caching. After a logout the user may still connect while the answer is cached, unless the API disconnects the user. An answer with `expire_at` is never cached beyond that time.",
+        "How long an answer that names a user is cached if it has no valid `max-age` in a header `Cache-Control`. `max-age` applies up to an hour, also to refusals, and `no-store` and `no-cache` prevent caching. After a logout the user may still connect while the answer is cached, unless the API disconnects the user. An answer with `expire_at` is never cached beyond that time.",
     ),
     hook(
         "cache_entries",
