@@ -537,7 +537,7 @@ fn rest(settings: &mut SettingsTree, draft: &mut ConfigDraft) {
         .or_else(|| settings.text("engine"));
     if let Some(engine) = engine.filter(|engine| engine != "memory") {
         draft.note(format!(
-            "engine {engine}: this configuration is for one node; [history] stores channel history on disk"
+            "engine {engine}: the new configuration is for one node; to store channel history on disk, set path in [history]"
         ));
     }
     for left in settings.left() {

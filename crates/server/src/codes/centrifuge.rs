@@ -47,7 +47,7 @@ pub(super) const CLOSES: &[CodeEntry] = &[
     ),
     close(
         DisconnectCode::Expired,
-        "the token expired or reached its `expire_at` and was not refreshed within 25 s; or a client without an SDK connected with an expired token; or the `expire_at` of the hook's response has passed; reconnect with a new token",
+        "the `exp` or `expire_at` of the token has passed and the client did not refresh the token within 25 s, a client without an SDK sent an expired token to connect, or the `expire_at` of the hook's response has passed. The client has to reconnect with a new token",
         &["route.identity", "jwt.leeway"],
         "veche_tokens_expired_total",
     ),

@@ -277,7 +277,7 @@ fn configurations_of_centrifugo_become_those_of_veche() {
     for note in [
         "/health and /metrics are on the internal listener, port 9000",
         "allowed_origins: \"not an origin\" is not a valid origin",
-        "engine redis: this configuration is for one node",
+        "engine redis: the new configuration is for one node",
         "no counterpart: redis_address",
         "namespace orders: allow_subscribe_for_anonymous: has no effect without allow_…_for_client",
         "no counterpart: namespace chat: channel_regex",
