@@ -76,7 +76,7 @@ pub struct OrderMetrics {
 struct ManagedCertificates {
     acme: Option<config::AcmeConfig>,
     wanted: Vec<ManagedCertificate>,
-    /// No order starts before this time.
+    /// No order starts before this time; `None` if orders may start at once.
     rests_until: Option<Instant>,
     has_stopped: bool,
 }
@@ -204,7 +204,7 @@ impl CertificateManager {
                 return next;
             }
         };
-        // The process that just released the lock may have ordered this certificate.
+        // Another process may have ordered this certificate before it released the lock, so this is checked again.
         if kept.due(&folder) != Some(place) {
             return next;
         }

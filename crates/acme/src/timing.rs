@@ -13,7 +13,7 @@ const RENEW_AFTER: f64 = 2.0 / 3.0;
 /// renewed together.
 const RENEW_SPREAD: f64 = 1.0 / 20.0;
 
-/// The minimum delay between an issued certificate and the next order for the same names, in seconds, whatever the
+/// The minimum delay between the issue of a certificate and the next order for the same names, in seconds, whatever the
 /// certificate's lifetime.
 const AFTER_ISSUED_S: i64 = 3600;
 

@@ -32,8 +32,8 @@ pub(super) struct ApiCalls {
     under_way: HashMap<u32, ServerApiCall>,
     /// The numbers of the calls that have not started, by the handler that waits for the response.
     tokens: HashMap<(AppId, Token), u32>,
-    /// The numbers of the calls that have not started, and of those that must be retried because the hub accepted no
-    /// publication, in the order of their next try. Cancelled calls are skipped.
+    /// The numbers of the calls to start, and of those to retry because the hub did not accept their publication, in
+    /// the order in which they are tried. Cancelled calls may still be listed; they are skipped.
     waiting: VecDeque<u32>,
     /// Total bytes of the bodies of calls that have not started.
     bytes: usize,

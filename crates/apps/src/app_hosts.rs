@@ -108,7 +108,7 @@ pub(super) struct PendingSubscribes {
 pub(super) struct SubscribeWaiter {
     pub(super) token: Token,
     pub(super) channel: String,
-    /// The position that the handler requested; `None` if it did not request the position of the subscription.
+    /// The handler's request for the position of the subscription; `None` if it did not request the position.
     pub(super) place: Option<PositionRequest>,
 }
 
@@ -146,8 +146,8 @@ impl PendingSubscribes {
         Ticket(self.last)
     }
 
-    /// Like [`issue`](Self::issue), but also registers the position that the handler requested;
-    /// `place` is `None` if the handler requested none.
+    /// Like [`issue`](Self::issue), but for a handler that may also request the position of its subscription. If `place`
+    /// is `None`, the handler does not request it.
     pub(super) fn issue_with_position(
         &mut self,
         session: ConnectionId,
@@ -170,8 +170,8 @@ impl PendingSubscribes {
         self.waiting.remove(&(session, ticket.0))
     }
 
-    /// Removes the waiting handlers of a session that will get no reply from the hub, and returns their tokens. If
-    /// `channel` is `None`, removes all of the session's handlers, otherwise only those that wait for this channel.
+    /// Removes handlers of a session, because the hub will not reply to them, and returns their tokens. If `channel` is
+    /// `None`, removes all waiting handlers of the session, otherwise only those that wait for this channel.
     pub(super) fn drop_waiters(
         &mut self,
         session: ConnectionId,

@@ -50,7 +50,8 @@ impl AppHosts {
         }
     }
 
-    /// Returns whether the application has effects to execute. Also logs its slow handler, if there is one.
+    /// Returns whether the application has effects to execute. Also logs its slow handler, if
+    /// there was one since the last call.
     #[inline]
     fn has_effects(&mut self, id: AppId, shared: &mut Context) -> bool {
         let Some(app) = self.app(id) else {

@@ -24,7 +24,7 @@ use super::service::Lifecycle;
 #[derive(Clone, Debug)]
 pub struct AppBundle {
     pub(super) program: Program,
-    /// The folder whose files responses may send.
+    /// The folder from which responses may send files; `None` if they may send none.
     pub files: Option<Arc<Path>>,
     /// The instance, if the application is a service.
     pub slot: Option<InstanceSlot>,

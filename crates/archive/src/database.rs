@@ -28,8 +28,8 @@ const APPLICATION: i32 = 0x7665_6368;
 /// Version of the format; a change that older versions can't read gets the next number.
 const FORMAT: u32 = 1;
 
-/// Applies to a file with the tables of this version, but a format number above [`FORMAT`]. If the difference is less than
-/// this constant, the file counts as written by a later version; otherwise as damaged.
+/// A file may have the tables of this version, but a format number above [`FORMAT`]. If the difference is less than
+/// this constant, the file counts as written by a later version; otherwise it counts as damaged.
 const COMPATIBLE_FORMATS: i64 = 16;
 
 const PAGE_BYTES: u64 = 8192;
@@ -136,7 +136,7 @@ impl ArchiveDatabase {
     fn prepare(&mut self) -> Result<(), Error> {
         // With exclusive locking the log's index is on the heap, where a full disk can't affect it.
         self.run("pragma locking_mode = exclusive")?;
-        // A connection dropped after an error leaves the log as it is.
+        // With this setting, a connection that is dropped after an error leaves the log as it is.
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
             .map_err(|source| explain(&self.path, source))?;
@@ -480,8 +480,8 @@ impl RowChecksum {
     }
 }
 
-/// Converts a database error. A corrupt file becomes [`Error::Damaged`], since only that error requires setting the file
-/// aside.
+/// Converts a database error. Errors that mean a corrupt file become [`Error::Damaged`], on which the server sets the
+/// file aside; all others become [`Error::Database`].
 fn explain(path: &Path, source: rusqlite::Error) -> Error {
     let path = path.to_owned();
     match source.sqlite_error_code() {

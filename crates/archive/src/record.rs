@@ -69,7 +69,7 @@ pub struct StoredPublication {
 pub struct StoredVersion {
     /// The number of the state within `epoch`; a newer state has a higher number.
     pub number: u64,
-    /// The version epoch; numbers are comparable only within one epoch.
+    /// The version epoch. Numbers are comparable only if their epochs are equal; `None` is an epoch too.
     pub epoch: Option<Arc<str>>,
 }
 

@@ -42,8 +42,8 @@ const RENEW: &str = "renew";
 /// Content of the `run` file if the database is to be set aside.
 const DAMAGED: &str = "damaged";
 
-/// Returns Linux's id of the current boot. `None` if it can't be read. A sandboxed process can't read
-/// it, so it has to be read before the sandbox is entered.
+/// Returns Linux's id of the current boot; `None` if the id can't be read. It must be read before the sandbox is
+/// entered, because a sandboxed process can't read it.
 #[must_use]
 pub fn boot_id() -> Option<String> {
     let text = fs::read_to_string(BOOT).ok()?;
@@ -96,7 +96,7 @@ pub(crate) fn begin(folder: &Path, boot: Option<&str>, fsync: FsyncPolicy) -> io
 
 /// Records in the `run` file that all data is on disk.
 pub(crate) fn end(folder: &Path) {
-    // If this fails, the next boot renews the epochs, which is safe.
+    // If this fails, the first start after a reboot renews the epochs, which does no harm.
     let _ = write(folder, ENDED);
 }
 

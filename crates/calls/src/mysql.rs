@@ -10,9 +10,10 @@ use crate::{Lease, ServerAccount};
 pub struct Database {
     /// The server and the account.
     pub server: ServerAccount,
-    /// The name of the database.
+    /// The name of the database that is selected; `None` if none is.
     pub name: Option<String>,
-    /// The name of the pool. Databases that differ only in this name share no connections.
+    /// The name of the pool; `None` for a name made from the server and the database. Databases that differ only in
+    /// this name share no connections.
     pub pool_name: Option<String>,
     /// Maximum number of connections, at least 1.
     pub pool: usize,
@@ -104,7 +105,7 @@ pub enum MysqlReply {
     Changes {
         /// The number of affected rows.
         affected: u64,
-        /// The first id that the server generated for a new row.
+        /// The first id that the server generated for a new row; `None` if it generated none.
         last_id: Option<u64>,
         /// The rows, for a statement that also returns some.
         rows: Option<Rows>,

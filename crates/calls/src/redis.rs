@@ -16,7 +16,8 @@ pub struct RedisDatabase {
     pub server: ServerAccount,
     /// The number of the database.
     pub database: u32,
-    /// The name of the pool. Databases that differ only in this name share no connections.
+    /// The name of the pool; `None` for a name made from the server and the database. Databases that differ only in
+    /// this name share no connections.
     pub pool_name: Option<String>,
     /// Maximum number of connections for blocking commands, at least 1.
     pub pool: usize,
@@ -122,13 +123,13 @@ impl RedisCommand {
         self.count == 0
     }
 
-    /// Returns the memory of the parts with their lengths, in bytes.
+    /// Returns the size of the command's buffer in bytes: its parts, each with its length field.
     #[must_use]
     pub fn packed_bytes(&self) -> usize {
         self.packed.len()
     }
 
-    /// Returns the total bytes of all parts.
+    /// Returns the total size of all parts in bytes, without their length fields.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.packed.len() - self.len() * LENGTH_BYTES

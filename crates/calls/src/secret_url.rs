@@ -47,8 +47,8 @@ pub fn masked(url: &str) -> String {
     let user_ends = match rest[..authority_ends].rfind('@') {
         Some(at) => Some(at),
         // A password with an unescaped `/`, `?` or `#` seems to end the authority. Then the last "@" ends the user
-        // information. Paths of web pages may contain an "@" too, so a web URL is treated in this way only if what
-        // follows its host is neither empty nor a numeric port.
+        // information. But paths of web URLs may contain an "@" too, so there the last "@" counts only if the text
+        // after the host is neither empty nor a numeric port.
         None if !is_web || !has_port_or_none(&rest[..authority_ends]) => rest.rfind('@'),
         None => None,
     };

@@ -56,7 +56,7 @@ pub enum DeltaKind {
     /// form.
     Whole,
     /// With deltas: a delta from the previous data ([`fossil_delta`](crate::fossil_delta)), as text, or as binary data
-    /// for Protobuf clients. The delta is computed between the forms of both data that the client receives: JSON
-    /// unchanged, text as a JSON string. JSON clients get no delta from or to binary data.
+    /// for Protobuf clients. The delta leads from the previous to the new data in the form in which the client receives
+    /// them: JSON unchanged, text as a JSON string. JSON clients get no delta from or to binary data.
     Patch,
 }

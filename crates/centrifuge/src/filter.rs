@@ -9,7 +9,7 @@ use crate::read::filter::{self, WireNode};
 /// Maximum encoded length in bytes.
 pub const FILTER_BYTES_MAX: usize = 2048;
 
-/// Maximum number of nodes of a filter, and of values in all its lists together.
+/// Maximum number of nodes of a filter. `VALUES_MAX` limits the values in all its lists together.
 pub const FILTER_NODES_MAX: usize = 64;
 const VALUES_MAX: usize = 128;
 
@@ -47,8 +47,8 @@ enum TagTest {
     StartsWith(Box<str>),
     EndsWith(Box<str>),
     Contains(Box<str>),
-    /// Matches if the tag and the value are decimal numbers, and the comparison of the tag with the value has one of
-    /// these results.
+    /// Matches if the tag and the value (the first field) are decimal numbers, and a comparison of the tag with the
+    /// value has one of the results in the second field.
     Number(Box<str>, &'static [Ordering]),
 }
 
@@ -143,7 +143,7 @@ fn passes<'t>(node: &Node, tag: &impl Fn(&str) -> Option<&'t str>) -> bool {
 
 impl TagTest {
     fn passes(&self, tag: Option<&str>) -> bool {
-        // In lists of values a missing tag counts as an empty one.
+        // In a comparison with a list of values, a missing tag counts as an empty one.
         let is_among =
             |values: &[Box<str>]| values.iter().any(|one| **one == *tag.unwrap_or_default());
         match self {

@@ -64,8 +64,8 @@ pub(super) struct Environment<'w> {
     pub(super) secret: &'w dyn Fn(&SecretSource) -> Result<SecretValue, String>,
     /// Checks that the CA certificates for verifying client certificates can be read.
     pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
-    /// Reads keys of tokens; returns the length of a secret that is too short. The error is a line that tells the
-    /// operator what to change.
+    /// Reads the keys that verify tokens. Returns the length of the secret if it is too short, otherwise `None`. The
+    /// error is a line that tells the operator what to change.
     pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<Option<usize>, String>,
     /// Checks that a PAM service can be used. The error is a line that tells the operator what to change.
     pub(super) pam: &'w dyn Fn(&veche_pam::PamService) -> Result<(), String>,
@@ -424,7 +424,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Parses every item of a list, so that each problem is reported.
+    /// Parses all items of a list, even after an invalid one, so that each problem is reported. Returns `None` if any
+    /// item is invalid.
     pub(super) fn each<T>(
         &mut self,
         table: &RawTable,

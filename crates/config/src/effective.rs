@@ -111,8 +111,8 @@ impl ConfigChanges {
 }
 
 impl EffectiveConfig {
-    /// Returns the values for the admin page by section. Secrets are masked; tables passed to scripts may contain
-    /// secrets, so only their names are included.
+    /// Returns the values for the admin page by section. Secrets are masked. Tables passed to scripts may contain
+    /// secrets, so only the names of their entries are included.
     pub fn shown(&self) -> Json {
         let mut sections: Vec<(&str, usize, Vec<Json>)> = Vec::new();
         for setting in &self.settings {

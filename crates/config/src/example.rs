@@ -10,7 +10,7 @@ use super::value::DirectiveKind;
 /// Defaults that are not useful as examples.
 const TELLING_NOTHING: &[&str] = &["\"off\"", "\"none\"", "\"auto\"", "[]", "false"];
 
-/// Example values for texts: pairs of the beginning of the expectation in error messages, and the example.
+/// Example values for texts. Each pair has the beginning of a directive's `expected` text, and an example for it.
 const TEXTS: &[(&str, &str)] = &[
     ("a URL", "https://example.com/veche"),
     ("the path of a PEM file", "/etc/veche/cert.pem"),

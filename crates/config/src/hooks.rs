@@ -28,7 +28,7 @@ pub struct HooksConfig {
     pub concurrency: u32,
     /// Maximum number of requests of one kind that wait for a response.
     pub waiting: u32,
-    /// The failure limit, as in
+    /// The number of failures after which requests are suspended, as in
     /// [`IdentityHookConfig::failures`](super::IdentityHookConfig::failures).
     pub failures: u32,
     /// How long requests are suspended after failures.

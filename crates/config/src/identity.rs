@@ -166,10 +166,10 @@ pub struct IdentityHookConfig {
     pub concurrency: u32,
     /// Maximum number of handshakes and requests that wait for a response.
     pub waiting: u32,
-    /// Requests are suspended for `pause` after this many failures within ten seconds, if the failures outnumber the
-    /// responses of that time.
+    /// The number of failures within ten seconds after which requests are suspended for `pause`. They are suspended only
+    /// if there were more failures than responses in these ten seconds.
     pub failures: u32,
-    /// How long requests are suspended after failures.
+    /// How long requests are suspended after too many failures.
     pub pause: Duration,
     /// The certificates to trust, as in [`PublishedKeySet::ca`].
     pub ca: Option<PathBuf>,

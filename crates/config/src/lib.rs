@@ -155,8 +155,8 @@ fn pam(
     LazyCell::force(library).clone()
 }
 
-/// Returns systemd's state folder from the supervisor's environment, which the server process inherits
-/// (systemd.exec(5)).
+/// Returns the state folder that systemd passes in an environment variable (systemd.exec(5)). The server process inherits
+/// the variable from the supervisor.
 fn state_folder() -> Option<PathBuf> {
     let all = std::env::var_os("STATE_DIRECTORY")?;
     let first = std::env::split_paths(&all).next();

@@ -25,8 +25,8 @@ pub struct LimitsConfig {
     pub handshakes_per_address: Option<Rate>,
     /// The time limit for the head of a request.
     pub header_timeout: Duration,
-    /// The time limit from the accept of a connection to the end of the TLS handshake, and to the open WebSocket. For a
-    /// request without an upgrade, this limit applies from the end of the head to the end of the body.
+    /// The time limit from accepting a connection until the end of the TLS handshake, and until the WebSocket is open.
+    /// For a request without an upgrade, this limit applies from the end of the head to the end of the body.
     pub handshake_timeout: Duration,
     /// The idle time of a connection between two requests.
     pub keep_alive_timeout: Duration,

@@ -130,7 +130,7 @@ impl Segment {
 /// The methods that a route can be bound to.
 pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
 
-/// A set of [`METHODS`].
+/// A set of methods, each from [`METHODS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MethodSet(u8);
 

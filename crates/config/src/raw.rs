@@ -56,7 +56,7 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<RawTable> {
     for section in Section::ALL {
         if !section.repeats() && !walk.tables.iter().any(|table| table.section == section) {
             // If an invalid header probably stands for this section, any of the section's directives may be in the
-            // file.
+            // file. So all of them count as misspelt.
             let meant = section
                 .directives()
                 .filter(|_| walk.misspelt.contains(&section));
@@ -309,12 +309,14 @@ impl RawTable {
         self.given.contains_key(name)
     }
 
-    /// Returns the position of the name of directive `name`, or of the section's header.
+    /// Returns the position of the name of directive `name`. If the file does not set the directive, returns the position
+    /// of the section's header.
     pub(super) fn key_at(&self, name: &str) -> Option<usize> {
         self.given.get(name).map(|given| given.key_at).or(self.at)
     }
 
-    /// Returns the position of the value of directive `name`, or of the section's header.
+    /// Returns the position of the value of directive `name`. If the file does not set the directive, returns the
+    /// position of the section's header.
     pub(super) fn value_at(&self, name: &str) -> Option<usize> {
         self.given.get(name).map(|given| given.value_at).or(self.at)
     }

@@ -23,7 +23,7 @@ use crate::account::{AccessRight, Account, AccountError};
 /// The access that a path needs.
 #[derive(Clone, Copy)]
 enum RequiredAccess {
-    /// A writable file, in a folder where it can be created and replaced.
+    /// A file that the server process can write, in a folder where the given process can create and replace it.
     FileIn(AccessedBy),
     /// A folder for files, created if it is missing.
     Folder(AccessedBy),

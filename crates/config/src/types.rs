@@ -66,7 +66,7 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// `[acme]`: how certificates of listeners with `acme` are ordered.
     pub acme: AcmeConfig,
-    /// `[jwt]`; `None` if no keys are configured, in which case no route needs them.
+    /// `[jwt]`; `None` if no keys are configured. The check ensures that no route then needs keys.
     pub jwt: Option<JwtConfig>,
     /// `[subscription_jwt]`; `None`: `[jwt]` applies to subscriptions too.
     pub subscription_jwt: Option<JwtConfig>,
@@ -107,8 +107,8 @@ impl Config {
         self.wildcards.clone_from(&running.wildcards);
         let new = std::mem::replace(&mut self.listeners, running.listeners.clone());
         for listener in &mut self.listeners {
-            // Several listeners may be configured with port 0 of the same IP address, so these are also compared by
-            // their index.
+            // Several listeners may be configured with port 0 of the same IP address, so listeners with port 0 are
+            // also compared by their index.
             let same = new.iter().find(|new| {
                 (new.address, new.role) == (listener.address, listener.role)
                     && (listener.address.port() != 0 || new.index == listener.index)
@@ -140,8 +140,8 @@ impl Config {
     }
 }
 
-/// Returns the indexes of the listeners that `listen` refers to, by role for "public" and
-/// "internal", otherwise by name.
+/// Returns the indexes of the listeners that `listen` refers to: those with this role for "public" and
+/// "internal", otherwise those with this name.
 pub(crate) fn listeners_called<'l>(
     listen: &str,
     listeners: impl Iterator<Item = (Option<&'l str>, Option<ListenerRole>)>,
@@ -386,7 +386,8 @@ pub struct Fastcgi {
     pub pool: Arc<FastcgiPool>,
     /// Names of the events that the script handles.
     pub events: Vec<String>,
-    /// Address of the API for the script, and its key.
+    /// The address at which the script calls the server API, and the API key that it uses, if any. `None`: the script
+    /// gets neither.
     pub api: Option<(String, Option<SecretValue>)>,
 }
 
@@ -457,7 +458,7 @@ pub struct RouteConfig {
     /// The name or role of the listeners that have this route, as in the file.
     pub listen: String,
     /// The indexes of the route's listeners in [`Config::listeners`]; none has role push. Empty
-    /// only after [`Config::on_top_of`], if the listeners will exist only after a restart.
+    /// only in a result of [`Config::on_top_of`], if the listeners don't exist before the next restart.
     pub listeners: Vec<usize>,
     /// The client networks that are allowed.
     pub networks: NetworkRules,
@@ -475,7 +476,7 @@ impl RouteConfig {
     }
 }
 
-/// The handler of a route with its own options.
+/// The handler of a route, with the options of that handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
@@ -636,8 +637,8 @@ pub struct ApiConfig {
     pub accepts_unknown_fields: bool,
     /// The rate limit of publications for each key; `None`: unlimited.
     pub publish_rate: Option<Rate>,
-    /// The valid keys. Without keys, any client may call the API; the check then rejects internal listeners on other
-    /// addresses than loopback that require no client certificate.
+    /// The valid keys. Without keys, any client may call the API. The check then rejects each internal listener that is
+    /// not on a loopback address and requires no client certificate.
     pub keys: Vec<SecretValue>,
     /// The files that keys were read from.
     pub files: Vec<PathBuf>,

@@ -263,7 +263,7 @@ impl DirectiveKind {
         format!("expected {expected}, found {}{hint}", describe(found))
     }
 
-    /// Suggests a duration in seconds for a number without a unit.
+    /// Returns a hint that suggests the number in seconds, if `found` is a number without a unit and that duration is valid.
     fn with_unit(&self, found: &DeValue<'_>) -> Option<String> {
         let Self::Duration { .. } = self else {
             return None;

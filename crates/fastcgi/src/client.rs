@@ -24,9 +24,9 @@ const READ_BYTES: usize = 65_536;
 /// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// The time for which an idle connection is kept open. An idle connection occupies a process of php-fpm. If it is
-    /// zero, connections are closed after each response. If php-fpm has a `pm.max_requests`, requests sent on idle
-    /// connections may be lost.
+    /// The time for which an idle connection is kept open. If the time is zero, each connection is closed
+    /// after its response. An idle connection occupies a process of php-fpm. If php-fpm has a `pm.max_requests`, requests
+    /// sent on idle connections may be lost.
     pub idle_timeout: Duration,
     /// The time limit for opening a connection.
     pub connect_timeout: Duration,
@@ -88,7 +88,7 @@ enum Connection {
 /// The failure of a request on one connection.
 struct Failure {
     error: Error,
-    /// No byte of the request was sent.
+    /// Whether no byte of the request was sent. If so, the request may be sent again on another connection.
     is_unsent: bool,
 }
 

@@ -39,7 +39,7 @@ impl From<FileFault> for io::Error {
     }
 }
 
-/// Checks whether the file may be opened at all.
+/// Checks that the file is a regular file, since no other file may be opened.
 pub(crate) fn check_kind(found: &Stat) -> Result<(), FileFault> {
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => Ok(()),

@@ -338,7 +338,7 @@ impl Connection {
             return false;
         };
         if matches!(block, WaitReason::App | WaitReason::HookDecision) {
-            // Only the answer of the application or the hook's decision ends such a wait.
+            // A wait for an application or a hook ends only with its answer, which other functions handle.
             return false;
         }
         if block == WaitReason::Output

@@ -109,7 +109,8 @@ impl Accounts {
     }
 
     /// Sets the budgets of namespaces, and the common budget of all other channels. If a namespace no longer has a
-    /// budget, its streams stay in the old one until a maintenance scan [moves](super::streams::Streams::scan) them.
+    /// budget, its streams still count toward the removed budget until a maintenance scan
+    /// [moves](super::streams::Streams::scan) them.
     pub(crate) fn set_budgets<'n>(
         &mut self,
         common: usize,

@@ -68,8 +68,8 @@ impl<'c> Audience<'c> {
         self.is_private
     }
 
-    /// Returns whether the name permits a user. A name without a restriction permits all users. `""` stands for an
-    /// anonymous user, which no restriction permits.
+    /// Returns whether the name permits a user. A name without a restriction to certain users permits all users. `""`
+    /// stands for an anonymous user, which such a restriction never permits.
     pub fn includes(&self, user: &str) -> bool {
         let is_user = |name: &str| !user.is_empty() && name == user;
         self.user.is_none_or(is_user)

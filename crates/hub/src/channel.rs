@@ -104,7 +104,8 @@ impl Channel {
         self.waiting > 0 || self.total_subscribers() > 0
     }
 
-    /// Removes the subscriber at an index. If another subscriber moved to this index, returns its slot.
+    /// Removes the subscriber at an index. If this moves another subscriber to the index, returns the slot of that
+    /// subscriber, otherwise `None`.
     pub(crate) fn remove_subscriber(&mut self, place: u32) -> Option<u32> {
         match &mut self.queue {
             Some(queue) => {

@@ -131,7 +131,7 @@ impl EmptyReports {
         true
     }
 
-    /// Removes and returns the next channel whose interval has ended, with whether it was found empty again.
+    /// Removes and returns the next channel whose interval has ended, and whether that channel was found empty again.
     fn pop(&mut self, now_ms: u64) -> Option<(Arc<str>, bool)> {
         let (_, channel) = self
             .expiries
@@ -142,8 +142,8 @@ impl EmptyReports {
 }
 
 impl ChannelEvents {
-    /// Adds an event. If events of the same channel wait for a decision of the engine, the new event is queued behind
-    /// those events.
+    /// Adds an event. If the engine has not made all its decisions about the channel yet, the event waits until they
+    /// are made.
     fn push(&mut self, channel: &Arc<str>, at_ms: u64, what: ChannelEventKind) {
         if self.is_full() {
             self.lost += 1;

@@ -77,8 +77,8 @@ impl ChannelMembers {
         }
     }
 
-    /// Removes a member. Without `due`, and for anonymous users, the leave is announced now. With `due`, only the leave
-    /// of the user's last connection is announced, and not before that time.
+    /// Removes a member. If `due` is `None` or the user is anonymous, the leave is announced now. Otherwise only the
+    /// leave of the user's last connection is announced, and not before `due`.
     pub(crate) fn leave(&mut self, client: &Arc<ClientInfo>, due: Option<Due>) -> LeaveEffect {
         let Some(user) = self.users.get_mut(&*client.user) else {
             return LeaveEffect::Unknown;

@@ -50,9 +50,8 @@ impl<E: Engine> Hub<E> {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// Iterates over the kinds of resources that sessions hold, with their amounts, except for
-    /// those that are 0. There are none once all sessions have ended and all leave delays have
-    /// passed.
+    /// Iterates over the kinds of resources that sessions hold, with their amounts. Kinds with the amount 0 are
+    /// omitted. There are none once all sessions have ended and all leave delays have passed.
     pub fn session_resources(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let [members, all_members, leaving] = self.presence.sizes();
         [

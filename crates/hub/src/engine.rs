@@ -52,7 +52,7 @@
 //!   latest stored offset of each channel with the offset of the last item from the feed. If they differ, it reports the
 //!   latest item again. Publications without a position have no link and may be lost unnoticed.
 //! * `lost`: if a gap can't be closed, subscribers are notified by
-//!   [`Outlet::publications_lost`](crate::Outlet::publications_lost): their state is insufficient and they have to
+//!   [`Outlet::publications_lost`](crate::Outlet::publications_lost): their state is incomplete, so they have to
 //!   subscribe again.
 //!
 //! Reading
@@ -143,8 +143,8 @@ pub trait Engine {
         0
     }
 
-    /// Reports the request with [`EngineReport::Fence`] once all requests of the channel that were submitted before it
-    /// are completed. Called only while requests of the channel are pending.
+    /// Requests a report [`EngineReport::Fence`] with this context. The engine makes the report once all earlier
+    /// requests of the channel are completed. Called only while requests of the channel are pending.
     fn fence(&mut self, slot: u32, request_context: RequestContext);
 
     /// Starts the feed of a channel that gets its first subscriber on this node. `slot` is `None` without history. A
@@ -189,7 +189,7 @@ pub trait Engine {
     /// result arrives as [`EngineReport::Segment`].
     fn read_since(&mut self, _slot: u32, _read: HistoryRead) {}
 
-    /// Makes the feed continue after a position, because a gap before it could not be closed.
+    /// Makes the feed continue after a position. Called if the gap that ends at this position could not be closed.
     fn resume(&mut self, _slot: u32, _position: Position) {}
 
     /// Removes the stored publications of a channel; its position stays.
@@ -224,8 +224,8 @@ pub trait Engine {
         None
     }
 
-    /// Called at the end of a pass in which all reports were polled. Only reports whose subscribers have no room are
-    /// still unhandled then.
+    /// Called at the end of a pass in which the home has polled all reports. The home has then handled all of them,
+    /// except those for channels whose subscribers have no room.
     fn reports_passed(&mut self) {}
 
     /// Called after a report of a pending request of this channel was handled.
@@ -398,7 +398,7 @@ pub struct RequestContext {
     pub(crate) channel: u32,
     pub(crate) origin: Origin,
     pub(crate) options: Option<Arc<PublishOptions>>,
-    /// If the request repeats an earlier publication with the same key, the result of that publication.
+    /// The result of the earlier publication with the same key; `None` if the request does not repeat a publication.
     pub(crate) repeated: Option<PublishOutcome>,
     /// Whether the channel had a slot when the request was made. If so, the request is counted in the slot.
     pub(crate) has_slot: bool,
@@ -571,7 +571,8 @@ pub enum EngineReport {
 }
 
 impl EngineReport {
-    /// Returns the channel whose subscribers must have room for a publication before the report can be handled.
+    /// Returns the channel whose subscribers must have room for a publication before the report can be handled; `None`
+    /// if the report need not wait for room.
     pub(crate) fn channel(&self) -> Option<u32> {
         match self {
             Self::Item(_, request_context) => request_context

@@ -18,7 +18,7 @@ pub enum ReadStart {
 pub struct HistoryRead {
     /// How far back the read should reach.
     pub start: ReadStart,
-    /// Whether the read closes a gap in the feed; otherwise subscribers wait for it.
+    /// Whether the read closes a gap in the feed. If not, its result is for subscribers that wait for it.
     pub closes_gap: bool,
     /// The number that distinguishes the read from all other reads of the home worker.
     pub(crate) number: u64,
@@ -123,7 +123,7 @@ impl HistorySegment {
         }
     }
 
-    /// Returns all publications from an index on as a complete recovery.
+    /// Returns all publications from an index on as the result of a complete recovery.
     fn last(&self, place: usize) -> Recovered {
         Recovered {
             is_complete: true,

@@ -19,10 +19,9 @@
 //! * *messages and reports*: [`Hub::receive`] for each message, [`Hub::take_reports`] when the engine has reports; sessions
 //!   process their replies after each of these calls.
 //! * *completion of user commands*, after the sessions have executed them: [`Hub::acknowledge_command`].
-//! * *output*: [`Hub::take_channel_events`], and once at the end of a turn [`Hub::sweep`], which also retries publications
-//!   that wait for credit. If it returns that deliveries remain, the next turn must begin without
-//!   waiting. With a log, [`Hub::take_batch`] follows, and [`Hub::batch_durable`] when the batch is
-//!   on disk.
+//! * *output*: [`Hub::take_channel_events`], and once at the end of a turn [`Hub::sweep`], which also retries
+//!   publications that wait for credit. If [`Hub::sweep`] returns `true`, work is left, and the next turn must begin
+//!   without waiting. With a log, [`Hub::take_batch`] follows, and [`Hub::batch_durable`] when the batch is on disk.
 //!
 //! # Guarantees
 //!

@@ -90,8 +90,8 @@ impl Hub {
     }
 
     /// Returns the next batch to make durable, if there is one. Must be called once at the end of each turn. With
-    /// `is_all`, to be set about once a second, the batch includes changes for which no request waits, such as trimmed
-    /// publications.
+    /// `is_all`, to be set about once a second, a batch is returned even if it contains only changes for which no
+    /// request waits, such as trimmed publications.
     pub fn take_batch(&mut self, is_all: bool) -> Option<LogBatch> {
         let NodeEngine::Memory(engine) = &mut self.engine else {
             return None;

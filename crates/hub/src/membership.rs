@@ -165,8 +165,8 @@ impl<E: Engine> Hub<E> {
         EngineReply::Ready(joined)
     }
 
-    /// At the channel's home: returns the state that a new subscriber joins, before the subscriber is counted; `None`
-    /// without history. With [`EngineReply::Deferred`] the caller must [queue](Self::add_pending_subscriber) the
+    /// At the channel's home: returns the state that a new subscriber joins; `None` without history. Called before the
+    /// subscriber is counted. With [`EngineReply::Deferred`] the caller must [queue](Self::add_pending_subscriber) the
     /// subscriber.
     pub(crate) fn join(
         &mut self,

@@ -96,7 +96,7 @@ pub enum SubscribeAccess {
     Disabled,
     /// Clients with a token for the channel.
     Token,
-    /// Every client, except to private channels and to channels whose names are restricted to other users.
+    /// Every client may subscribe, except to private channels and to channels whose names restrict them to other users.
     Client,
     /// Clients that an authorization hook admits. The hook decides on each subscription.
     Hook,
@@ -208,7 +208,7 @@ impl Namespaces {
             || is_there(namespace_of(channel))
     }
 
-    /// Returns the wildcard namespaces.
+    /// Returns the namespaces that have a wildcard channel.
     pub fn wildcards(&self) -> &Wildcards {
         &self.wildcards
     }
@@ -249,8 +249,8 @@ impl Namespaces {
         self.by_pattern.insert(place, (pattern, options));
     }
 
-    /// Returns the value of a parameter of the matching pattern in a channel name; `None` if there is no such
-    /// parameter.
+    /// Returns the part of a channel name that stands for the parameter `name` of the pattern that matches the channel;
+    /// `None` if no pattern matches or the pattern has no such parameter.
     pub fn parameter<'c>(&'c self, channel: &'c str, name: &str) -> Option<&'c str> {
         let (pattern, _) = self.find_pattern(channel)?;
         let mut parameters = pattern.parameters(channel);

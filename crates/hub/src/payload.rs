@@ -189,8 +189,8 @@ pub struct Delivery<'a> {
     pub event: FeedEvent,
     /// Metadata delivered with the payload.
     pub info: Option<&'a PublicationInfo>,
-    /// The payload of the preceding publication, if a delta may be sent. Only a subscriber that has received the
-    /// preceding publication has this payload.
+    /// The payload of the preceding publication, if a delta may be sent. A delta must be sent only to a subscriber that
+    /// has received that publication.
     pub previous: Option<PayloadRef<'a>>,
     /// The encodings made so far. For a single receiver, caching is not worthwhile, so front ends encode directly into
     /// the outbox.

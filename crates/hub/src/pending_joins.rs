@@ -117,7 +117,8 @@ impl ChannelJoins {
 }
 
 impl<E: Engine> Hub<E> {
-    /// At the channel's home: does the same as [`follows`](Self::follows) while there are pending subscriptions.
+    /// At the channel's home: does the work of [`follows`](Self::follows) if any channel of this home has pending
+    /// subscriptions.
     #[inline(never)]
     pub(crate) fn follows_pending(
         &mut self,
@@ -421,7 +422,8 @@ impl<E: Engine> Hub<E> {
             self.complete_join(index, &pending_subscriber, Some(Box::new(joined)), outlet);
         }
         if is_ahead {
-            // Some subscribers already have items that this node has not delivered yet, so the gap is closed first.
+            // Some subscribers already have items, for example from another node, that this node has not delivered yet.
+            // So this node's feed has a gap, which is closed first.
             self.request_gap(index, slot);
         }
         self.start_join_read(index);

@@ -102,7 +102,7 @@ impl Records {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // Publications in `older` are always dropped first, so nothing is stored if `latest` is empty.
+        // Publications in `older` are always dropped first, so if `latest` is empty, `older` is empty too.
         self.latest.is_empty()
     }
 

@@ -52,7 +52,7 @@ use waiting::Waiting;
 /// [`MaintenanceScope::Full`](crate::engine::MaintenanceScope::Full), about once a second.
 const PATIENCE: u32 = 5;
 
-/// The number of ticks after a reconnection for which the comparison of a channel waits until its feed continues.
+/// The number of ticks after a reconnection for which a channel's comparison waits for the channel's feed to continue.
 const FEED_TICKS: u32 = 2;
 
 /// The number of ticks without an item after which the top of a channel is compared with the last seen item.
@@ -92,7 +92,8 @@ pub struct RemoteEngine {
     /// The number of ticks without a connection.
     ticks_apart: u32,
     now_ms: u64,
-    /// The indices of the channels to check next: for missed items, and for unused slots.
+    /// The indices at which the two periodic checks of channels continue: the check for missed items, and the check for
+    /// unused slots.
     next_checks: [u32; 2],
     ignored: u64,
     /// Whether some channels were not compared yet with the present store, which may have lost data or been replaced.
@@ -218,7 +219,8 @@ impl RemoteEngine {
         self.ignored
     }
 
-    /// Returns how a channel stores publications. The epoch is set when an order is sent.
+    /// Returns the storage parameters of a channel for an order. Their epoch is still unknown; it is set when the order
+    /// is sent.
     fn keep(&self, history: &HistoryOptions) -> Keep {
         let position_ttl_ms = history.position_ttl_ms.max(history.ttl_ms);
         Keep {
@@ -387,8 +389,8 @@ impl RemoteEngine {
         });
     }
 
-    /// Continues without the comparison of a channel whose history was removed by a reload. Its publications no longer
-    /// have positions, so there is nothing to compare.
+    /// Makes a channel continue without the comparison that it waits for. A reload has removed the channel's history,
+    /// so its publications no longer have positions to compare.
     fn go_on_without_history(&mut self, place: u32) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -402,7 +404,7 @@ impl RemoteEngine {
         self.become_sure(place);
     }
 
-    /// Returns the order to read the latest publications of a channel.
+    /// Creates the order that reads the latest publications of a channel, back to `start`.
     fn segment_read(
         &self,
         channel: &Arc<str>,

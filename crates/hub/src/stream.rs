@@ -217,7 +217,7 @@ impl Stream {
         (missed <= self.records.len().min(RECOVERED_MAX)).then_some(missed)
     }
 
-    /// Returns the latest `missed` publications as a complete recovery.
+    /// Returns the latest `missed` publications as the result of a complete recovery.
     fn last(&self, missed: usize) -> Recovered {
         let count = self.records.len();
         Recovered {

@@ -329,12 +329,13 @@ impl Streams {
         }
     }
 
-    /// Returns the channel of a changed stream, and whether the log already had a record of the stream. The caller must
-    /// record the stream, which is marked as known to the log.
+    /// Returns the channel of a changed stream, and whether the log already had a record of the stream; `None` if the
+    /// stream was closed or an earlier call has returned it. The caller must record the stream, which is marked as
+    /// known to the log.
     pub(crate) fn take_change(&mut self, index: u32) -> Option<(u32, bool)> {
         let place = self.slots.get_mut(index as usize)?.as_mut()?;
-        // If the flag is not set, the slot was reused for another changed stream, and an earlier call of this function
-        // for the same slot has returned that stream.
+        // If the flag is not set, an earlier call for the same slot has already returned its stream: the slot was
+        // listed twice, because it was reused for another changed stream.
         std::mem::take(&mut place.is_changed)
             .then(|| (place.channel, std::mem::replace(&mut place.is_known, true)))
     }
@@ -344,8 +345,8 @@ impl Streams {
         self.slot(index).pending
     }
 
-    /// Counts a request that waits for the log. If it is a publication that will be stored (`is_kept`), returns the
-    /// position that it will get.
+    /// Counts a request that waits for the log. If the request is a publication that will be stored (`is_kept`),
+    /// returns the position that the publication will get, otherwise `None`.
     pub(crate) fn add_pending(&mut self, index: u32, is_kept: bool) -> Option<Position> {
         let place = self.slot_mut(index);
         place.pending += 1;
@@ -368,7 +369,8 @@ impl Streams {
         self.slot_mut(index).pending_stored -= 1;
     }
 
-    /// If publications that will be stored are waiting, returns the offset that the publication after them will get.
+    /// If publications that will be stored are waiting, returns the offset that the publication after them will get,
+    /// otherwise `None`.
     pub(crate) fn next_offset_if_pending(&self, index: u32) -> Option<u64> {
         let place = self.slot(index);
         let next = place.stream.position().offset + u64::from(place.pending_stored) + 1;

@@ -46,8 +46,8 @@ impl Subscription {
         (self.place & PENDING == 0).then_some(self.place)
     }
 
-    /// If the subscription is pending, returns the registration that the home has not confirmed. `slot` is the
-    /// subscription's own slot.
+    /// If the subscription is pending, returns the registration that the home has not confirmed, otherwise `None`.
+    /// `slot` is the subscription's own slot.
     pub(crate) fn registration(&self, slot: u32) -> Option<Registration> {
         (self.place & PENDING != 0).then_some(Registration {
             slot,

@@ -21,10 +21,9 @@ const SLICE_DELIVERIES_MAX: usize = 512;
 const SPARE_QUEUES_MAX: usize = 16;
 
 impl<E: Engine> Hub<E> {
-    /// Continues the fan-outs in progress, round robin between channels, with at most
-    /// `deliveries_max` deliveries, and retries stalled publications. Returns whether deliveries
-    /// are left; the next turn must then begin immediately and call this again. Stalled
-    /// publications wait for credit and do not require an early turn.
+    /// Continues the fan-outs in progress, round robin between channels, with at most `deliveries_max` deliveries, and
+    /// retries stalled publications. Returns whether work is left that does not wait for credit, such as deliveries;
+    /// the next turn must then begin immediately and call `sweep` again.
     pub fn sweep(&mut self, deliveries_max: usize, outlet: &mut impl Outlet) -> bool {
         let has_more_to_tell = self.send_join_leaves(outlet);
         let mut left = deliveries_max;

@@ -38,7 +38,8 @@ impl LastSeen {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Returns the user of a session, as determined by the personal channel to which the session is subscribed.
+    /// Returns the user of a session, as determined by the personal channel to which the session is subscribed; `None`
+    /// if there is no such subscription.
     pub fn user_of(&self, session: ConnectionId) -> Option<&str> {
         let mut channels = self.channels_of(session);
         channels.find_map(|name| name.strip_prefix('#'))

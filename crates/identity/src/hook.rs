@@ -96,9 +96,9 @@ impl HookBackend {
         self.state.lock().gate.is_open()
     }
 
-    /// Registers a client that waits for an identity. Returns whether the caller must send a request; if not, the answer
-    /// to a request in progress is for this client too. The error is the result, if it is known already or if no further
-    /// request is permitted.
+    /// Registers a client that waits for an identity. Returns `true` if the caller must send a request; `false` if a
+    /// request in progress will answer this client too. If the result is already known, or no further request is
+    /// permitted, returns the result as `Err`.
     fn look_up(
         &self,
         digest: AnswerDigest,

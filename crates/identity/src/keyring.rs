@@ -64,7 +64,7 @@ struct FetchState {
     waiting: Vec<(ConnectionId, Arc<dyn CompletionSink>)>,
     /// The time of the next refresh; `None` if it is due now.
     due: Option<Instant>,
-    /// The time of the last refresh caused by an unknown key.
+    /// The time of the last refresh caused by an unknown key; `None` before the first one.
     asked: Option<Instant>,
     failures: u32,
 }
@@ -207,8 +207,8 @@ impl KeyProvider for Keyring {
         }
         fetching.waiting.push((id, Arc::clone(sink)));
         if !std::mem::replace(&mut fetching.is_under_way, true) {
-            // Only refreshes that an unknown key has caused are recorded. The first refresh, until
-            // whose end `due` is `None`, happens in any case.
+            // The time is recorded to limit refreshes caused by unknown keys. It is not recorded for the first refresh,
+            // which would happen without a token too; `due` is `None` until that refresh ends.
             if fetching.due.is_some() {
                 fetching.asked = Some(now);
             }

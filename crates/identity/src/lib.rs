@@ -179,7 +179,7 @@ impl IdentityProviders {
         Some(now() + LOOK_EVERY)
     }
 
-    /// Returns the provider of a route's identity.
+    /// Returns the provider of a route's identity; `None` if the configuration in use has no such provider.
     pub fn identity(&self, identity: &config::IdentitySource) -> Option<Identity> {
         let kept = self.kept.lock();
         match identity {
@@ -241,7 +241,7 @@ fn identities_of(config: &Config) -> impl Iterator<Item = &config::IdentitySourc
         .filter_map(|route| route.handler.identity())
 }
 
-/// Returns the section of connection tokens and that of subscription tokens.
+/// Returns the configuration sections for connection tokens and for subscription tokens.
 fn sections_of(config: &Config) -> [Option<&config::JwtConfig>; 2] {
     [config.jwt.as_ref(), config.subscription_jwt.as_ref()]
 }

@@ -40,7 +40,7 @@ const TARGET: &str = "veche::identity::pam";
 /// The maximum number of cached answers; each is kept for a few seconds.
 const CACHE_ENTRIES_MAX: usize = 10_000;
 
-/// Maximum number of passwords remembered as wrong. They don't count as failures again: an open
+/// Maximum number of passwords remembered as wrong. A remembered password does not count as a failure again: an open
 /// page that resends a wrong password is not guessing, and must not lock out its whole address.
 const REFUSED_MAX: usize = 1_000;
 const REFUSED_MS: u64 = 60_000;
@@ -71,7 +71,7 @@ impl PamContext {
         self.options == *options
     }
 
-    /// Returns how long an address has to wait, in seconds, if it has to.
+    /// Returns how long an address has to wait, in seconds; `None` if it does not have to wait.
     fn barred(&self, client: IpAddr) -> Option<u32> {
         let wait_ms = self.brute_force_limit.wait_ms(client, self.clock.now_ms());
         (wait_ms > 0).then(|| u32::try_from(wait_ms.div_ceil(1000)).unwrap_or(u32::MAX))
@@ -122,8 +122,8 @@ impl PasswordService {
         })
     }
 
-    /// Returns the cache key. It covers the lengths of all parts, so that different credentials
-    /// never give the same input, and the client's address, because PAM's rules may depend on it.
+    /// Returns the cache key. The digest includes the lengths of all parts, so that different credentials never give
+    /// the same input. It includes the client's address, because PAM's rules may depend on it.
     fn digest(&self, credentials: &Credentials, client: &str) -> AnswerDigest {
         let mut digest =
             Hmac::<Sha256>::new_from_slice(&*self.key).expect("HMAC accepts keys of any length");
@@ -180,8 +180,8 @@ impl PasswordService {
         })
     }
 
-    /// Converts the outcome of a check into a [`LookupOutcome`] for the metrics, the result for the client, and the text of
-    /// a problem for the log, if any.
+    /// Converts the outcome of a check. Returns the [`LookupOutcome`] for the metrics, the result for the client, and a
+    /// text for the log if there is a problem.
     fn read(
         &self,
         outcome: Result<PamReply, CheckError>,

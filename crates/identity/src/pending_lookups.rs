@@ -56,8 +56,8 @@ impl PendingLookups {
     /// Adds a waiting client; returns `true` if a new lookup has to be made.
     ///
     /// # Errors
-    /// The reason why the client is not added. The argument of `may_wait` is whether a new lookup is needed; an error of
-    /// `may_wait` is returned as [`NotAsked::Barred`].
+    /// The client is not added, for the returned reason. `may_wait` is called with `true` if a new lookup is needed,
+    /// and with `false` if the client would join a pending one; its error is returned as [`NotAsked::Barred`].
     pub(super) fn look_up<E>(
         &mut self,
         digest: AnswerDigest,

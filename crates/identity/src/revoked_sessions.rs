@@ -14,7 +14,7 @@ const USERS_MAX: usize = 16_384;
 const SUBSCRIPTIONS_MAX: usize = 65_536;
 const CLIENTS_MAX: usize = 16_384;
 
-/// Users, connections and subscriptions ended recently.
+/// The users, connections and subscriptions that the back end has ended recently.
 #[derive(Debug, Default)]
 pub struct RevokedSessions {
     /// The number of recorded endings of users, connections and subscriptions.
@@ -86,8 +86,8 @@ impl RevokedSessions {
         self.count.store(number, Ordering::Release);
     }
 
-    /// Returns whether a user, or the connection with this id, was ended since `count`. Also true
-    /// if `count` is too old to decide.
+    /// Returns whether the back end has ended the user's connections, or the one with the id `client`, since
+    /// [`count`](Self::count) returned `count`. Also returns `true` if `count` is too old to tell.
     pub fn has_since(&self, user: &str, count: u64, client: &str) -> bool {
         if self.count() <= count {
             return false;
@@ -101,8 +101,9 @@ impl RevokedSessions {
                     .has_since(&joined_key(&[client, user]), count, "")
     }
 
-    /// Returns whether a user's subscription to a channel was ended since `count`, for all
-    /// connections or for the one with the id `client`. Also true if `count` is too old to decide.
+    /// Returns whether the back end has ended a user's subscription to a channel since [`count`](Self::count) returned
+    /// `count`, for all connections or for the one with the id `client`. Also returns `true` if `count` is too old to
+    /// tell.
     pub fn has_subscription_since(
         &self,
         user: &str,

@@ -108,7 +108,7 @@ enum Curve {
 }
 
 impl Curve {
-    /// Returns the curve with this name in a JSON Web Key (RFC 7518, section 6.2.1.1).
+    /// Returns the curve with this name in a JSON Web Key (RFC 7518, section 6.2.1.1); `None` for an unsupported curve.
     fn named(name: &str) -> Option<Self> {
         Some(match name {
             "P-256" => Self::P256,
@@ -151,7 +151,7 @@ impl Keys {
         Self::own(vec![Key::new(None, Material::Secret(secret.into()))])
     }
 
-    /// Adds previous keys, which are valid until this time in seconds since 1970.
+    /// Adds previous keys, which are valid until `until_s`, in seconds since 1970; `None` for no limit.
     ///
     /// # Errors
     /// There are too many keys in total.
@@ -161,7 +161,7 @@ impl Keys {
         Self::own(self.keys)
     }
 
-    /// Returns the length in bytes of the shortest secret below [`SECRET_BYTES_MIN`].
+    /// Returns the length of the shortest secret in bytes if it is below [`SECRET_BYTES_MIN`]; otherwise `None`.
     #[must_use]
     pub fn short_secret(&self) -> Option<usize> {
         let lengths = self.keys.iter().filter_map(|key| match &key.material {
@@ -303,7 +303,7 @@ fn rsa_of(digest: Digest) -> &'static signature::RsaParameters {
     }
 }
 
-/// Verifies an ECDSA signature on the curve P-521, which the crate ring does not support.
+/// Returns whether an ECDSA signature on the curve P-521 is valid. The crate ring does not support this curve.
 fn verifies_p521(point: &[u8], message: &[u8], signature: &[u8]) -> bool {
     let key = p521::ecdsa::VerifyingKey::from_sec1_bytes(point);
     let signature = p521::ecdsa::Signature::from_slice(signature);

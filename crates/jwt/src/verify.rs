@@ -260,8 +260,8 @@ fn check_claims(
     Ok((user, expires_s))
 }
 
-/// Parses a NumericDate (RFC 7519 section 2), in seconds since 1970. Fractions are dropped, and
-/// times before 1970 become 0.
+/// Parses a NumericDate (RFC 7519 section 2), in seconds since 1970; `None` if it is not a number. Fractions are
+/// dropped, and times before 1970 become 0.
 fn date(value: &Value) -> Option<u64> {
     match value.as_u64() {
         Some(seconds) => Some(seconds),

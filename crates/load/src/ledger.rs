@@ -88,8 +88,8 @@ impl MessageTag {
     }
 }
 
-/// Returns whether the data contains a tag with a damaged mark. A tag is recognised if at least five of
-/// its six colons have the right distances from each other.
+/// Returns whether the data contains a tag, even if its mark is damaged. A tag is recognised by its colons: at least
+/// five of the six must have the right distances from each other.
 fn is_well_formed(data: &[u8]) -> bool {
     const COLONS: [usize; 6] = [2, 11, 20, 29, 46, 55];
     let are_there = |window: &[u8]| COLONS.iter().filter(|at| window[**at] == b':').count();
@@ -195,7 +195,7 @@ impl DeliveryTracker {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AbsencePeriod {
     /// For each publisher, the number of the first message that the receiver can have missed in this
-    /// period. A publisher without an entry counts as 0.
+    /// period. For a publisher without an entry, this number is 0.
     next: BTreeMap<u32, u32>,
     /// Messages sent from this time on are expected again; `None` if the receiver did not return.
     pub(crate) until_ns: Option<u64>,

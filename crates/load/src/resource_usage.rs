@@ -18,7 +18,7 @@ pub(crate) struct CpuMark {
 }
 
 impl CpuMark {
-    /// Records the CPU time when the measurement begins. Called in every iteration of the event loop.
+    /// Called in every iteration of the event loop. The first call after the start of the measurement records the CPU time.
     pub(crate) fn begin_at(&mut self, from_ns: u64, now_ns: u64, tally: &mut Tally) {
         if self.begun.is_none() && now_ns >= from_ns {
             self.begun = Some((thread_cpu_ns(), thread_waited_ns()));

@@ -135,8 +135,8 @@ impl ScriptRun {
         now_ns() >= self.until_ns()
     }
 
-    /// Counts a started action and returns the current time; `None` if the time of the run is over,
-    /// so that the action must not begin. Each started action must be followed by
+    /// Counts a started action and returns the current time. Returns `None` if the time of the run is
+    /// over; the action must then not begin. Each started action must be followed by
     /// [`action_ended`](Self::action_ended).
     #[must_use]
     pub fn action_begins(&self, thread: u32) -> Option<u64> {
@@ -203,8 +203,9 @@ impl ScriptRun {
         }
     }
 
-    /// Counts a session that ended before the end of the run. `error` is an error of the session
-    /// itself. Errors of its actions must be passed to [`action_ended`](Self::action_ended).
+    /// Counts a session that ended before the end of the run. `is_well` states whether the session
+    /// succeeded. `error` is an error of the session itself, not of one of its actions: those are passed to
+    /// [`action_ended`](Self::action_ended).
     pub fn session_ended(&self, thread: u32, is_well: bool, error: Option<&str>) {
         let is_measured = now_ns() >= self.measured_from_ns();
         let mut part = self.parts[thread as usize].lock();

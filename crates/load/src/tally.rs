@@ -91,7 +91,7 @@ pub(crate) struct Tally {
     /// The number of `received` answers that arrived in the measured time, or so soon after it that
     /// the server counts as keeping up.
     pub(crate) in_time: u64,
-    /// The number of answers that arrived in the measured time, whenever they were due.
+    /// The number of answers that arrived in the measured time, regardless of when their messages were due.
     pub(crate) came: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,

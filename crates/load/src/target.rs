@@ -97,7 +97,7 @@ pub struct Target {
     pub authority: String,
     /// Path and query, at least `/`; may contain `{i}`.
     pub path: ClientTemplate,
-    /// The resolved addresses. Clients use the addresses of the first address's family in turn. A
+    /// The resolved addresses. The addresses of the same family as the first one are used in turn. A
     /// client that can't connect tries an address of the other family.
     pub addresses: Vec<SocketAddr>,
 }

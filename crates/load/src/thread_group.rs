@@ -184,7 +184,7 @@ pub struct RunProgress {
     /// Number of errors so far.
     pub errors: u64,
     /// The 99th percentile of the last second's latencies in nanoseconds, in the thread where it is
-    /// highest.
+    /// highest; `None` if there were no answers.
     pub p99_ns: Option<u64>,
     /// The current stage of the run.
     pub stage: RunStage,

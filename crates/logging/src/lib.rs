@@ -237,8 +237,8 @@ impl ServerLog {
         self.0.as_ref().map_or(0, |sink| sink.lost())
     }
 
-    /// Returns the last lines and the number of lines so far. The first `after` lines of the
-    /// process are excluded.
+    /// Returns the last lines, without those among the first `after` lines of the process. Also
+    /// returns the number of all lines so far.
     #[must_use]
     pub fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
         self.0

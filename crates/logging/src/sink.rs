@@ -160,8 +160,8 @@ impl LogSink {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Returns the last lines and the number of lines so far. The first `after` lines of the
-    /// process are excluded.
+    /// Returns the last lines, without those among the first `after` lines of the process. Also
+    /// returns the number of all lines so far.
     pub(super) fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
         let state = self.state.lock();
         let RecentLines { lines, count } = &state.recent;

@@ -15,8 +15,8 @@ pub(super) struct NamespaceContext {
     pub(super) position_ttl: Option<String>,
 }
 
-/// Options that are dropped without a note: Veche behaves as if they were set wherever that is
-/// possible, or other settings replace them.
+/// Options that are dropped without a note. Either other settings replace them, or Veche always behaves
+/// as if they were set, as far as that is possible.
 const ALWAYS: [&str; 10] = [
     "force_positioning",
     "allow_positioning",

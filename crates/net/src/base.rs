@@ -58,8 +58,8 @@ impl DriverBase {
         })
     }
 
-    /// Starts to connect. The inner result contains an immediate failure, if any. Otherwise an
-    /// event of the new transport reports the outcome.
+    /// Starts to connect. The inner `Result` is an error if the connect has failed at once. Otherwise an event of the
+    /// new transport reports the outcome.
     ///
     /// # Errors
     /// No descriptor is left, or `from` is not a local address.

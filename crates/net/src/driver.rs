@@ -98,7 +98,7 @@ pub enum DriverEvent<'a> {
     },
     /// The peer sent FIN, so it sends no more data. It may still receive.
     Ended {
-        /// Transport that will receive no more.
+        /// Transport whose peer has sent FIN.
         id: ConnectionId,
     },
     /// A buffer passed to [`Driver::send`] is complete, because the kernel has accepted all of it.

@@ -56,7 +56,7 @@ pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
 }
 
 /// Distributes connections evenly over workers that share the sockets of an address. `sockets` are in the order in
-/// which they began to listen; worker `i` accepts from every `j` with `j mod workers == i`.
+/// which they began to listen; worker `i` accepts from every socket `j` with `j mod workers == i`.
 ///
 /// By default, the kernel chooses each socket equally often. If the number of sockets is not a
 /// multiple of `workers`, some workers accept from one socket more than others, and get up to twice

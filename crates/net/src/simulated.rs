@@ -292,9 +292,8 @@ impl Simulated {
         ids
     }
 
-    /// Moves sent bytes to the remote ends as far as they have room. For each affected transport,
-    /// returns its id, the completed buffers, and whether the queue has fallen to the low-water
-    /// mark.
+    /// Moves sent bytes to the remote ends, up to the room of each remote end. For each affected transport, returns its
+    /// id, the completed buffers, and whether the queue has fallen to the low-water mark.
     fn drain_unsent(&mut self) -> Vec<(ConnectionId, Vec<Buffer>, bool)> {
         let low = self.options.low_water_bytes;
         let mut left = Vec::new();

@@ -54,9 +54,9 @@ pub(crate) struct Wheel {
     heads: Box<[u32; LEVELS * SLOTS]>,
     /// One bit per slot, set if the slot is not empty.
     occupied: [u64; LEVELS],
-    /// The wheel's time in milliseconds; all nodes with earlier deadlines were popped. Written in
-    /// base 64, a node's deadline has the same digits as this time above the node's level, and a
-    /// larger digit at that level (at level 0, a larger or equal digit).
+    /// The wheel's time in milliseconds; all nodes with earlier deadlines were popped. Written in base 64, the deadline
+    /// of a node is related to this time as follows: the digits above the node's level are equal, and at that level the
+    /// deadline has the larger digit (at level 0, a larger or equal one).
     now_ms: u64,
 }
 
@@ -100,8 +100,8 @@ impl Wheel {
         }
     }
 
-    /// Returns the time at which [`pop`](Self::pop) must be called again: the next deadline, or an
-    /// earlier time at which timers move down a level.
+    /// Returns the time at which [`pop`](Self::pop) must be called again: the next deadline, or an earlier time at
+    /// which timers move down a level. Returns `None` if no timer is set.
     #[inline]
     pub(crate) fn next_ms(&self) -> Option<u64> {
         let (level, slot) = self.first_slot()?;

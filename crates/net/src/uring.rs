@@ -159,8 +159,8 @@ impl Uring {
         self.closing.push((id, reason));
     }
 
-    /// Cancels the operations of an open transport and waits until they have completed; `None` if
-    /// the transport is not open.
+    /// Cancels the operations of an open transport and waits until they have completed. Returns `None` if the transport
+    /// is not open or the wait fails.
     fn reclaim(&mut self, id: ConnectionId) -> Option<()> {
         loop {
             let transport = self.base.transports.live(id)?;
@@ -178,8 +178,8 @@ impl Uring {
         }
     }
 
-    /// Takes the completions of all sends, which return the send queues. Between the submission of
-    /// the sends and the end of this call, nothing else may change their transports.
+    /// Takes the completions of all sends, and with them the send queues. Between the submission of the sends and the
+    /// end of this call, nothing else may change their transports.
     fn reap_sends(&mut self) -> io::Result<()> {
         while self.ring.has_in_flight() {
             self.ring.wait(Some(Duration::ZERO))?;

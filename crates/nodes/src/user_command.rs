@@ -61,7 +61,7 @@ pub struct SubscribeAction {
     /// Name of the channel to subscribe to.
     #[serde(with = "wire::text")]
     pub channel: Arc<str>,
-    /// The position up to which the client has received the channel's publications.
+    /// The position up to which the client has received the channel's publications, if later ones are to be recovered.
     #[serde(default, with = "wire::since")]
     pub since: Option<Since>,
     /// Public data of the subscription.

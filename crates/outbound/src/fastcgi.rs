@@ -62,7 +62,8 @@ impl FastcgiServer {
             let request = client.request(params.clone(), &call.body);
             match timeout(pool.timeout, request).await {
                 Ok(Ok(response)) => return Ok(CallReply::Fastcgi(reply(response))),
-                // Other clients use the server too. The script has not run, so the request is repeated.
+                // The server is also used by other clients and is busy with their requests. The script has not run, so
+                // the request is repeated.
                 Ok(Err(Error::Overloaded)) if since.elapsed() < pool.wait_timeout => {
                     sleep(PAUSE).await;
                 }

@@ -241,7 +241,7 @@ struct OpenTransaction {
     taken: PooledConnection<MysqlDialer>,
     /// Whether a statement may have changed session state that outlasts the transaction.
     has_traces: bool,
-    /// The reason why the transaction has ended.
+    /// The reason why the transaction has ended; `None` while it is open.
     ended: Option<&'static str>,
 }
 
@@ -311,8 +311,8 @@ struct UnreadConnection(Option<Conn>);
 
 impl Drop for UnreadConnection {
     fn drop(&mut self) {
-        // A thread outside the tokio runtime drops the connection. Inside the runtime, the driver would wait for the response
-        // before it closes the socket.
+        // The connection is dropped on a thread outside the tokio runtime: if it were dropped inside, the driver would
+        // wait for the response before it closes the socket.
         let connection = self.0.take();
         let _ = thread::Builder::new().spawn(move || drop(connection));
     }

@@ -19,9 +19,9 @@ const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 
-/// Limits for verifying hashes created by other programs: the memory in KiB, and the work (passes times memory), four times
-/// that of a new hash.
+/// The maximum memory, in KiB, of a hash that is verified. Other programs may have created it with other parameters.
 const MEMORY_KIB_MAX: u32 = 64 * 1024;
+/// The maximum work (passes times memory) of a hash that is verified: four times the work of a new hash.
 const WORK_MAX: u64 = 4 * MEMORY_KIB as u64 * PASSES as u64;
 
 /// The maximum number of concurrent hashes. It is low because each hash takes much memory. With few cores the maximum
@@ -125,8 +125,9 @@ impl Hasher {
         }
     }
 
-    /// Performs a call, or refuses it if too many are queued. A cancelled call frees its place in the queue at once, or its
-    /// permit when its hash is complete, since a running hash can't be stopped.
+    /// Performs a call, or refuses it if too many are queued. If a call is cancelled while it waits, its place in the
+    /// queue is free at once. A running hash can't be stopped, so a call that is cancelled later keeps its permit until
+    /// its hash is complete.
     pub(crate) async fn perform(&self, call: PasswordCall) -> CallOutcome {
         let too_many = |_| {
             CallError::new(

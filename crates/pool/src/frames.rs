@@ -170,8 +170,7 @@ pub(crate) fn handle_frame(
     }
 }
 
-/// Returns an error if the process has failed to handle the event `start`, which is for the process
-/// itself.
+/// Returns an error if the frame states that the process has failed to handle its own event `start`.
 fn own_failure(frame: Frame<'_>, id: u64, name: EventName) -> Result<(), String> {
     let read = FromWorker::read(frame, |one| (one == id).then_some(name));
     match read.map_err(|error| error.message)? {
@@ -242,7 +241,7 @@ fn ready(process: &mut PoolProcess, outcome: &mut ReadOutcome, shared: &Arc<Shar
     shared.set_ready(process.events);
 }
 
-/// Sends a process an event of its lifecycle, which belongs to no connection.
+/// Sends a process an event of its own lifecycle, such as `start`. The event belongs to no connection.
 pub(crate) fn hand_own(process: &mut PoolProcess, name: EventName, now: Instant) {
     let mut frame = Vec::new();
     if encode(

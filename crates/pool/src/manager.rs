@@ -37,15 +37,15 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time in which a process has to exit once its socket is closed.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// The length in bytes of the error output of a starting process after which no further lines are shown to developers.
+/// Once the error output of a starting process has this length in bytes, no further lines are shown to developers.
 const START_ERRORS_BYTES: usize = 4096;
 
 /// The longest time that the pool thread waits without doing its periodic work.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The state of a pool, behind a lock. The pool thread releases the lock while it waits for its sources. A server
-/// thread that finds the lock free takes it to assign its events; a server thread never waits for the lock. Only the
-/// pool thread starts and ends processes, because these calls may wait for the spawner; it alone reads from processes.
+/// thread takes the lock to assign its events if the lock is free, but never waits for it. Only the pool thread starts
+/// and ends processes, because starting and ending may wait for the spawner; it alone reads from processes.
 struct Manager {
     options: Options,
     spawner: Arc<Spawner>,
@@ -64,7 +64,7 @@ struct Manager {
     last_key: u64,
     /// The number of consecutive failed starts.
     failures: u32,
-    /// After a failed start, the time before which no further process is started.
+    /// After a failed start, the time at which the next process may be started.
     again_at: Option<Instant>,
     checked_at: Instant,
     has_users: bool,
@@ -354,8 +354,8 @@ impl Manager {
         let living = self.processes.iter().filter(stays);
         let count = living.filter(|one| one.replaces.is_none()).count();
         let workers = self.options.workers as usize;
-        // Processes that are ending do not count, except those in excess of `workers`. This limits a pool whose
-        // processes end slowly to twice `workers`.
+        // Up to `workers` ending processes do not count, so that they are replaced at once; any further ones count.
+        // This limits a pool whose processes end slowly to twice `workers`.
         let leaving = self.processes.iter().filter(|one| one.is_leaving());
         let leaving = leaving.count().saturating_sub(workers);
         for _ in count + leaving..workers {
@@ -423,8 +423,8 @@ impl Manager {
         link.start(key.0, &self.options.name, instance)
     }
 
-    /// Records the ends of processes that the spawner reports. If the spawner itself has ended, so have all its
-    /// processes.
+    /// Reads the spawner's reports of ended processes and records them. If the spawner itself has ended, all its
+    /// processes have ended, too.
     fn note_ends(&mut self) {
         let Some(link) = &mut self.link else { return };
         let processes = &mut self.processes;

@@ -253,7 +253,8 @@ impl PoolProcess {
         !self.is_asked && matches!(self.state, PoolProcessState::Stopping { .. })
     }
 
-    /// Returns the event that has been handled for the longest time, and the time at which the handling began.
+    /// Returns the event that has been handled for the longest time, and the time at which its handling began. Returns
+    /// `None` if no event is being handled.
     pub(crate) fn oldest(&self) -> Option<(Instant, EventName)> {
         let begun = self.in_hand.values().take(self.concurrency);
         let begun = begun.filter_map(|one| Some((one.since?, one.name)));
@@ -272,8 +273,8 @@ impl PoolProcess {
         is_open
     }
 
-    /// Reads from the socket once, and calls `frame` with the head and the payload of each frame. After an error
-    /// the process has to end. The error text is empty if the socket has ended.
+    /// Reads from the socket once, and calls `frame` with the head and the payload of each frame. After an error of this
+    /// function, the caller must end the process. The error text is empty if the socket has ended.
     pub(crate) fn read(
         &mut self,
         buffer: &mut Vec<u8>,

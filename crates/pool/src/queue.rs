@@ -8,8 +8,8 @@ use veche_runtime::wire::EventName;
 use crate::shared::{EventJob, ThreadOutlet};
 use std::sync::Arc;
 
-/// The events that wait for a process. At most one event of each connection waits at a time, so
-/// ordering by arrival suffices.
+/// The events that wait for a process. They are handled in the order of their arrival. No connection has more than one
+/// waiting event, so no other order has to be kept.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingEvents {
     jobs: VecDeque<(Instant, EventJob)>,
@@ -18,8 +18,8 @@ pub(crate) struct WaitingEvents {
 }
 
 impl WaitingEvents {
-    /// Adds an event. If the queue is full and the event can't wait, returns the event, and the caller has to
-    /// refuse it.
+    /// Adds an event and returns `None`. If the queue is full and the event can be refused, returns the event instead,
+    /// and the caller has to refuse it.
     pub(crate) fn push(&mut self, job: EventJob, max: usize, now: Instant) -> Option<EventJob> {
         let is_end = matches!(job.name, EventName::Close | EventName::Disconnect);
         if is_end {

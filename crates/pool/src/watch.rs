@@ -94,7 +94,7 @@ impl Watch {
         let numbers = ready.events.iter().map(|event| event.data.u64());
         ready.sources.extend(numbers.map(WatchSource::of));
         ready.sources.sort_unstable();
-        // The two outputs of a process are read together.
+        // Both outputs of a process are the same source, since they are read together.
         ready.sources.dedup();
     }
 }

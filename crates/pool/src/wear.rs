@@ -8,8 +8,9 @@ use crate::figures::RestartReason;
 use crate::options::Options;
 use crate::process::{PoolProcess, PoolProcessState};
 
-/// Returns the event that a process has been handling for the longest time, and when its time limit ends. There is no such
-/// limit for a process that was requested to stop: `stop_timeout` applies.
+/// Returns the event that a process has been handling for the longest time, and when the time limit of this event ends.
+/// Returns `None` if the process handles no event or has another time limit: `start_timeout` while it starts, and
+/// `stop_timeout` after a request to stop.
 pub(crate) fn event_limit(
     process: &PoolProcess,
     timeout: Duration,

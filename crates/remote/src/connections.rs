@@ -17,7 +17,8 @@ pub(crate) struct KnownConnection {
     pub(crate) is_busy: bool,
     /// Whether the connection is closing, so no data can be sent to it.
     pub(crate) is_closing: bool,
-    /// The close code and reason, to be reported after the event that is being handled.
+    /// The close code and reason, if the connection closed while an event was being handled. They are reported to the
+    /// application after that event.
     pub(crate) end: Option<(u16, String)>,
 }
 

@@ -158,7 +158,7 @@ impl PerEvent {
         self.done(in_hand.origin);
     }
 
-    /// Converts frames to effects; `false` if they exceed the limits.
+    /// Converts frames to effects. Returns `false` if the effects exceed their limits.
     fn carry_frames(&mut self, body: &[u8], id: u64, in_hand: &InHand, part: Parts) -> bool {
         let carrier = EffectBuilder {
             worker: self.worker,
@@ -194,7 +194,7 @@ impl PerEvent {
         self.done(in_hand.origin);
     }
 
-    /// Ends an event for which no process was free.
+    /// Handles an event for which no process was free. A close event is sent again; any other event is refused.
     fn busy(&mut self, id: u64, in_hand: InHand, fault: &CallError) {
         if let Some(call) = in_hand.call.clone() {
             // Sends the request again, which puts it at the end of the queue for a process.

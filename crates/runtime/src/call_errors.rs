@@ -76,8 +76,8 @@ pub fn of_call(error: &CallError) -> (Option<CodeValue<'_>>, bool) {
     (code, is_retryable(error.kind.name(), passes))
 }
 
-/// Returns whether a call with an error of this kind had no effect and may succeed if it is
-/// repeated later. `passes` is whether the error code of the called server indicates this.
+/// Returns whether a call with an error of this kind had no effect and may succeed if it is repeated later. `passes`
+/// says whether the error code of the called server indicates a temporary condition.
 fn is_retryable(kind: &str, passes: bool) -> bool {
     match kind {
         _ if kind == CallErrorKind::PoolFull.name() || kind == FULL => true,
@@ -131,7 +131,8 @@ fn is_place(text: &str) -> bool {
             .is_some_and(|(_, line)| line.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Splits a text into the part before the tag in brackets, and the tag's kind and code.
+/// Splits a text into the part before the tag in brackets, and the tag's kind and code. Returns `None` if the text has
+/// no tag.
 fn without_tag(words: &str) -> Option<(&str, &str, Option<u32>)> {
     let (message, tag) = words.strip_suffix(']')?.rsplit_once(" [")?;
     let (kind, code) = match tag.split_once(' ') {

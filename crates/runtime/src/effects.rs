@@ -55,7 +55,7 @@ impl std::fmt::Debug for Credential {
 /// A request for the position at which a subscription starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PositionRequest {
-    /// The client's last known position; later publications are recovered.
+    /// The client's last known position; publications after it are recovered. If it is `None`, none are recovered.
     pub since: Option<Since>,
 }
 
@@ -99,7 +99,7 @@ pub enum Effect {
         /// The name of the channel, not validated.
         channel: String,
     },
-    /// Replaces the client's token with which a connection was opened. Answered by
+    /// Replaces the token with which a client has opened a connection. Answered by
     /// [`WaitResult::Number`](crate::WaitResult::Number), the new token's lifetime in seconds, or
     /// [`WaitResult::No`](crate::WaitResult::No).
     Renew {
@@ -158,7 +158,7 @@ pub enum Effect {
         to: ConnectionId,
         /// The bytes of the part; never empty.
         data: ByteSpan,
-        /// The token of a handler that waits for room to send more.
+        /// The token of the handler if it waits until there is room to send more; `None` if it does not wait.
         token: Option<Token>,
     },
     /// Ends a streamed response.

@@ -177,8 +177,8 @@ pub trait Runtime: Sized {
     /// Returns whether no handler of replaced code is running or suspended.
     fn is_older_idle(&self) -> bool;
 
-    /// Ends replaced code that is idle or past its time limit. Returns, for each code that exceeded the limit, the number of
-    /// handlers that were cut off.
+    /// Ends replaced code that is idle or past its time limit. For each replaced code that exceeded its time limit, the
+    /// result has an element: the number of handlers that were cut off.
     fn retire(&mut self, now: Now) -> Vec<usize>;
 
     /// Returns whether the runtime can't continue and has to be [restarted](Runtime::restart).

@@ -40,7 +40,8 @@ local function await(start, ...)
   return finish(2, co_yield(WAITS, start(...)))
 end
 
--- Returns the reply if it is available (`is_here`). Raises the error of a failed wait.
+-- Returns the reply: `reply` itself if `is_here` is true, otherwise the call's outcome, which Rust holds. Raises an error
+-- if the wait or the call has failed; after a failed wait, `is_here` is its error.
 local function replied(level, token, ok, is_here, reply)
   if not ok then error(is_here, level) end
   if is_here then return reply end

@@ -237,7 +237,7 @@ function Router:__call(req)
   if not route then return refuse(self, req, method, allowed) end
   local names = route.names
   if #names > 0 then
-    -- Adds the parameters of this route to those of the route in the configuration.
+    -- The request already has the parameters of the configured route that led to this script. This adds its own.
     local params = req.params
     for index = 1, #names do params[names[index]] = values[index] end
     rawset(req, "params", params)

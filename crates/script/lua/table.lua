@@ -128,7 +128,8 @@ local function refill(state)
       state.at, state.stop = 1, count < state.step and count or state.step
       return state.make(state, 0)
     end
-    -- All rows of a slice may have expired. Other coroutines may run before the next slice is read.
+    -- The slice is empty, for example because all its rows have expired. Before the next slice is read, other coroutines
+    -- run if this one has run for long.
     give_way(2)
   end
   if state.of then
@@ -162,7 +163,7 @@ local function step(state)
   return pause(state)
 end
 
--- Returns the last argument, or false if it is the only one, and the number of arguments.
+-- Returns two values: the last argument, or false if there are fewer than two; and the number of arguments.
 local function last_of(...)
   local count = select("#", ...)
   return count > 1 and select(count, ...), count

@@ -528,8 +528,8 @@ function test.log()
   return lines
 end
 
--- Returns an error that the application must have logged by now. The error then does not fail the
--- test.
+-- Returns the logged error of the application that matches the pattern, and keeps it from failing the test. Raises an
+-- error if no logged error matches.
 function test.expect_error(pattern)
   if type(pattern) ~= "string" then bad("test.expect_error", 1, "a pattern", 2) end
   local others = {}

@@ -57,7 +57,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Returns the path from which a script in `folder` loads a table called `path`.
+    /// Returns the path of the file that a script in `folder` means by `path` when it loads a table.
     pub(crate) fn to_load(&self, folder: &Path, path: &str) -> PathBuf {
         self.folder.as_deref().unwrap_or(folder).join(path)
     }

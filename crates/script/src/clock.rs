@@ -62,8 +62,8 @@ impl VmClock {
         self.runs.set(self.runs.get() + 1);
     }
 
-    /// Returns whether the current run has used up its slice, so that a call that can wait lets other coroutines run
-    /// first.
+    /// Returns whether the current run has used up its time slice. A function that may wait then lets other coroutines
+    /// run first.
     pub(crate) fn is_run_long(&self) -> bool {
         if self.pace == ClockMode::Real {
             return self.ticks() != self.run_began.get();

@@ -89,8 +89,8 @@ impl SourceCode {
         &self.folder
     }
 
-    /// Returns whether both snapshots have the same script, and have read the same files with the
-    /// same content. A file that only this snapshot has read is first read by `other`.
+    /// Returns whether both snapshots have the same script and the same files with the same content. To compare a file
+    /// that only this snapshot has read so far, `other` reads the file too.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         if std::ptr::eq(self, other) {

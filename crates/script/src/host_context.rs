@@ -126,8 +126,8 @@ pub(crate) struct HostContext {
     running: Cell<Option<TaskOwner>>,
     spawned: RefCell<VecDeque<SpawnedCoroutine>>,
     woken: RefCell<VecDeque<(Token, WakeReason)>>,
-    /// Sleeping coroutines: the wake-up time in milliseconds, a number that orders equal times, and the token. That
-    /// number is random in a test, and otherwise ascending.
+    /// Sleeping coroutines: the wake-up time in milliseconds, a tie-breaker for equal times, and the token. The
+    /// tie-breaker is random in a test. Otherwise it is 0, so the ascending tokens determine the order.
     sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, Token)>>>,
     yields: RefCell<YieldedCoroutines>,
     publishers: PublishWaiters,
@@ -300,7 +300,8 @@ impl HostContext {
         clients.set(clients.get().saturating_sub(1));
     }
 
-    /// Abandons an opening connection; returns its object, if there is one.
+    /// Abandons the connection that is being opened with a token, and returns its Lua object; `None` if there is no such
+    /// connection.
     pub(crate) fn hang_up(&self, token: Token) -> Option<Reference> {
         let object = self.take_dial(token)?;
         self.client_gone();
@@ -345,14 +346,14 @@ impl HostContext {
         self.running.set(Some(owner));
     }
 
-    /// Writes a log line with the client that the script runs for, or has just failed for.
+    /// Adds a log line to the effects, with the client for which the last resumed coroutine runs.
     pub(crate) fn log(&self, level: Level, text: impl Into<String>) {
         let about = self.about().map(Box::new);
         let mut effects = self.world.effects.borrow_mut();
         effects.log(level, text.into(), about);
     }
 
-    /// Returns the client that the last resumed coroutine runs for.
+    /// Returns the client for which the last resumed coroutine runs; `None` if it runs for no client.
     pub(crate) fn about(&self) -> Option<LogContext> {
         let about = |id: ConnectionId, request: &Request| LogContext {
             connection: Some(
@@ -549,8 +550,8 @@ impl HostContext {
         }
     }
 
-    /// Marks a call as completed. Only used if the call's outcome is passed directly to the
-    /// coroutine.
+    /// Marks a call as completed. Called directly only if the outcome is passed to the coroutine at once; otherwise
+    /// [`set_outcome`](Self::set_outcome) calls it.
     pub(crate) fn ended(&self, token: Token) {
         self.calls.borrow_mut().end(token);
     }
@@ -562,7 +563,7 @@ impl HostContext {
         self.outcome.replace(Some((token, outcome)));
     }
 
-    /// Takes the outcome of a call; `None` unless its coroutine was just resumed.
+    /// Takes the stored outcome of a call; `None` if the stored outcome is that of another call, or there is none.
     pub(crate) fn take_outcome(&self, token: Token) -> Option<CallOutcome> {
         let mut outcome = self.outcome.borrow_mut();
         outcome
@@ -576,7 +577,8 @@ impl HostContext {
         self.outcome.take();
     }
 
-    /// Registers a streamed response for the coroutine being resumed; returns its number.
+    /// Registers a streamed response for the coroutine being resumed, and returns the stream's number; `None` if no
+    /// outcome of a call is being passed on, or too many streams are open.
     pub(crate) fn open_stream(&self, handle: Handle) -> Option<u64> {
         let caller = self.caller.get()?;
         self.streams.borrow_mut().open(caller, handle)
@@ -587,7 +589,8 @@ impl HostContext {
         self.requests.borrow_mut()
     }
 
-    /// Purges cancelled sleepers once they are the majority; they would otherwise stay until their time.
+    /// Removes the wake-up times of cancelled coroutines once they are the majority. They would otherwise stay until
+    /// these times.
     pub(crate) fn purge_sleepers(&self, tasks: usize, is_waiting: impl Fn(Token) -> bool) {
         let mut sleepers = self.sleepers.borrow_mut();
         if sleepers.len() > SLEEPERS_MIN + 2 * tasks {

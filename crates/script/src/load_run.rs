@@ -50,7 +50,8 @@ pub trait LoadRun: fmt::Debug + Send + Sync {
     /// Records the latency of a successful operation that is timed like an action.
     fn record(&self, thread: u32, name: &str, latency_ns: u64);
 
-    /// Ends a session. `error` is the session's error, unless an action has raised it.
+    /// Ends a session. If it failed, `error` is its error; but `None` if the error is that of an action, which is already
+    /// counted.
     fn session_ended(&self, thread: u32, is_well: bool, error: Option<&str>);
 }
 

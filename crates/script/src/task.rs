@@ -104,7 +104,7 @@ impl Tasks {
         Some(task.owner)
     }
 
-    /// Takes a task that is to be started or resumed.
+    /// Removes and returns the task at an index, so that it can be started or resumed.
     pub(crate) fn take(&mut self, place: u32) -> Option<Task> {
         let task = self.vacate(place)?;
         if let Some(token) = task.token {

@@ -143,7 +143,7 @@ impl Vm {
         batch.set(batch.get().wrapping_add(1));
     }
 
-    /// Takes the longest-running handler since the last call, if it exceeded the threshold.
+    /// Takes the handler with the longest slow run since `take_slow` was last called; `None` if no run was slow.
     pub fn take_slow(&mut self) -> Option<SlowHandler> {
         self.slow.take()
     }
@@ -160,7 +160,7 @@ impl Vm {
         self.machine.used_bytes()
     }
 
-    /// Returns whether the VM exceeds its memory limit so far that it has to be replaced.
+    /// Returns whether the VM exceeds its memory limit by so much that it has to be replaced.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.machine.is_broken()
@@ -297,9 +297,9 @@ impl Vm {
         );
     }
 
-    /// Ends the requests and handshakes of a connection whose responses are no longer needed, because the connection
-    /// has closed or, with `is_late`, the time limit has passed. The waiting handler of a request fails if `is_late` is
-    /// set or the handler has begun to respond; otherwise the handler continues.
+    /// Ends the requests and handshakes of a connection, since their responses are no longer needed: the connection has
+    /// closed or, with `is_late`, the time limit has passed. With `is_late` the waits of all their handlers fail,
+    /// otherwise only the waits of handlers that have begun to respond; the other handlers continue.
     pub fn gone(&mut self, id: ConnectionId, is_late: bool, now: Now) {
         self.set_now(now);
         let ended = self.context.requests().end_all_of(id);

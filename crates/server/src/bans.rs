@@ -90,7 +90,7 @@ struct BanTable {
 }
 
 impl Bans {
-    /// Loads the file, to which new bans are appended.
+    /// Loads the bans from the file, to which new bans are appended. If `path` is `None`, bans are kept only in memory.
     ///
     /// # Errors
     /// The file can't be read or written. The text of the error is one line.
@@ -110,8 +110,8 @@ impl Bans {
             opened: now(),
         };
         let failed = |error: io::Error| format!("{}: {error}", path.display());
-        // This waits for a lock that only another process can hold. A full disk, on which the lock file can't be
-        // created, does not prevent the start.
+        // This waits if another process holds the lock. If the disk is full and the lock file can't be created, the
+        // server starts without the lock.
         let _lock = or_retry_later(log.lock()).map_err(failed)?;
         let table = log.read().map_err(failed)?;
         if log.holes > 0 {
@@ -127,9 +127,9 @@ impl Bans {
         Ok(blocks)
     }
 
-    /// Reads the file again if another process has changed it, appends the bans not written yet,
-    /// rewrites the file if most lines are expired, and syncs it. Returns the time of the next
-    /// call, and the result of this one; `None` without a file.
+    /// Reads the file again if another process has changed it, appends the bans not written yet, rewrites the file if
+    /// most lines are expired, and syncs it. Returns when this method has to be called again, and the result of this
+    /// call. Returns `None` if bans are kept only in memory.
     ///
     /// # Errors
     /// The file can't be read or written; the bans in the table stay in force.
@@ -188,7 +188,7 @@ impl Bans {
         log.write_pending()
     }
 
-    /// Returns all bans, including those that have ended.
+    /// Returns all bans, including expired ones.
     pub(crate) fn all(&self) -> Vec<Ban> {
         self.table.read().bans().collect()
     }
@@ -244,7 +244,7 @@ impl Bans {
     }
 }
 
-/// Returns `None` instead of an error if the disk is full, so that the operation is retried later.
+/// Converts the error of a full disk to `None`. The caller then continues, and the operation is retried later.
 fn or_retry_later<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(None),

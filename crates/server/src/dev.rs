@@ -108,9 +108,9 @@ impl DevMode {
         let fingerprint = fingerprint(config);
         let mut board = self.board.lock();
         board.refused = None;
-        // Pages remove the errors that they show when they receive the notice `reloaded`. Saving one file may cause two
-        // reloads, the second just after an error. Errors that were not published yet are therefore kept, and published
-        // after that notice.
+        // A page that receives the notice `reloaded` removes the errors that it shows. Saving one file may cause two
+        // reloads, the second just after an error. So errors that were not published yet are kept, and published after
+        // this notice.
         let unseen: Vec<RecentNotice> = board
             .recent
             .drain(..)

@@ -26,7 +26,7 @@ const DUMPS_MAX: usize = 4;
 const FRAME_BYTES: usize = 64 << 10;
 /// The maximum number of rows of a frame. They are read under the table's lock.
 const FRAME_ROWS_MAX: usize = 1_000;
-/// The number of bytes of a frame's length.
+/// The number of bytes that encode the length of a frame.
 const LENGTH_BYTES: usize = 4;
 /// The maximum length of an encoded [`DumpEnd`] in bytes. A longer one is truncated, and thus invalid.
 const END_BYTES_MAX: u64 = 64 << 10;
@@ -40,7 +40,7 @@ const NAMES_SHOWN_MAX: usize = 20;
 pub(crate) struct DumpEnd {
     /// The number of rows written.
     pub(crate) rows: u64,
-    /// The reason why rows are missing.
+    /// The reason why rows are missing; `None` if the dump is complete.
     #[serde(default)]
     pub(crate) error: Option<String>,
 }
@@ -109,7 +109,7 @@ fn write(store: &Store, wanted: &DumpRequest, mut to: File) {
         Err(StopReason::Gone) => return,
         Err(StopReason::Error(why)) => Some(why),
     };
-    // An error is ignored: if the reader has disconnected by now, it has received all rows.
+    // An error means that the reader has disconnected. It is ignored, since all rows to be sent were sent before.
     let _ = to.write_all(&ending(&DumpEnd { rows, error }));
 }
 

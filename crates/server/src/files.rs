@@ -91,8 +91,8 @@ impl Files for DiskFiles {
         encoding: ContentCoding,
         now_ms: u64,
     ) -> Result<Option<File>, OpenError> {
-        // Under `veche dev` a compressed variant may belong to an earlier build, and the variant of a page lacks the
-        // developer's script.
+        // Built-in files have no compressed variants. Under `veche dev` variants are not used: they may belong to an
+        // earlier build, and those of pages lack the developer's script.
         if self.dev || builtin(root).is_some() {
             return Ok(None);
         }
@@ -115,7 +115,7 @@ impl Files for DiskFiles {
 }
 
 impl DiskFiles {
-    /// Creates the files of one worker; `dev` adds the developer's script to pages.
+    /// Creates an empty cache of files for one worker. `dev` adds the developer's script to pages.
     pub(crate) fn new(dev: bool) -> Self {
         Self {
             dev,
@@ -230,7 +230,7 @@ fn builtin(root: &Path) -> Option<&str> {
     root.to_str()?.strip_prefix(BUILTIN)
 }
 
-/// Returns a built-in page, or `None` for a folder of pages.
+/// Returns the built-in page at a path; `None` if the path is a folder of pages.
 fn embedded<Pages: Embed>(relative: &str) -> Result<Option<EmbeddedFile>, OpenError> {
     let page = Pages::get(relative);
     let is_below = |name: &str| {

@@ -20,9 +20,9 @@ const WELCOME_PERMILLE: u64 = 950;
 /// The value of `memory_limit = "auto"`, in tenths of the memory available to the machine or the control group.
 const AUTO_TENTHS: u64 = 9;
 
-/// Starts a thread of the allocator that returns unused pages even while no other thread allocates.
-/// Without it an idle worker keeps the memory of a spike. Must be called after the process has
-/// entered its sandbox, so that the thread inherits the sandbox.
+/// Starts the allocator's background thread, which returns unused pages even while no other thread allocates. Without
+/// it an idle worker keeps the memory of a spike. Must be called after the process has entered its sandbox, so that the
+/// thread inherits the sandbox.
 ///
 /// # Errors
 /// The thread could not be started.
@@ -163,7 +163,7 @@ pub(crate) fn auto_limit() -> u64 {
     least.map_or(0, |bytes| bytes / 10 * AUTO_TENTHS)
 }
 
-/// Returns the lowest `memory.max` of a control group and its parents.
+/// Returns the lowest `memory.max` of a control group and its parents; `None` if none of them has a limit.
 fn group_limit(root: &Path, group: &str) -> Option<u64> {
     let folder = root.join(group);
     folder

@@ -469,7 +469,7 @@ impl Workers {
         stats.map(|(index, stats)| (index.to_string(), &**stats))
     }
 
-    /// Encodes one counter; an empty label name is omitted.
+    /// Encodes a counter metric of all workers. If `label` is empty, the number of the worker is the only label.
     fn counters<'s>(
         &'s self,
         encoder: &mut DescriptorEncoder<'_>,

@@ -33,8 +33,8 @@ use crate::slow_log::SlowLog;
 use crate::tls_listeners::TlsListeners;
 use crate::users::UserCounters;
 
-/// Returns the rate of requests with wrong keys from one address that are answered with 401; above
-/// it the status is 429.
+/// Returns the rate limit of requests with wrong keys from one address. Within the limit they are answered with status
+/// 401, above it with 429.
 fn wrong_keys_rate() -> Rate {
     Rate::new(10, 60_000)
 }
@@ -65,7 +65,7 @@ pub(crate) struct ProcessState {
     pub(crate) memory: MemoryMonitor,
     /// The memory budget of compression contexts.
     pub(crate) contexts: Arc<DeflateBudget>,
-    /// Wakes the workers when the number of connections reaches the limit or falls below it.
+    /// Wakes the workers when the number of connections reaches the limit.
     wakers: Mutex<Vec<Waker>>,
     /// Trusted certificates of outgoing TLS connections.
     pub(crate) trusts: Arc<TrustStores>,
@@ -265,7 +265,7 @@ impl ProcessState {
         self.connections.load(Relaxed) < max - (max / 64).min(max.saturating_sub(1)).min(64)
     }
 
-    /// Calls `say` at most every ten seconds.
+    /// Calls `say`, unless another warning was logged through this method in the last ten seconds.
     pub(crate) fn warn_throttled(&self, say: impl FnOnce()) {
         let now = self.started.elapsed().as_secs() + 1;
         let last = self.warned.load(Relaxed);

@@ -35,7 +35,7 @@ const WRITES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
 /// DNS uses TCP for long answers.
 const DNS_PORT: u16 = 53;
 
-/// The enforced restrictions by version of Landlock, as reported at the start.
+/// The restrictions, each with the first version of Landlock that enforces it. Their names are reported at the start.
 const PARTS: [(ABI, &str); 7] = [
     (ABI::V1, "files"),
     (ABI::V2, "links between folders"),
@@ -84,7 +84,7 @@ pub(crate) struct SandboxState {
 }
 
 impl SandboxState {
-    /// Returns the ports of a later configuration that can't be connected to before a restart.
+    /// Returns the ports that a later configuration requires but to which the process can't connect before a restart.
     pub(crate) fn out_of_reach(&self, config: &Config) -> Vec<u16> {
         let Some(ports) = self.ports.as_ref().filter(|_| self.abi >= ABI::V4) else {
             return Vec::new();

@@ -44,8 +44,8 @@ use crate::worker::{WorkerLoop, WorkerMail};
 /// Descriptors reserved for listeners, logs, epoll and libraries.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// The intervals at which expired data shared by scripts is removed: the first if no expired data
-/// is left, the second if there is more.
+/// The intervals at which expired data shared by scripts is removed. The first applies if the last removal left no
+/// expired data, the second if it left some.
 const EXPIRED_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(20)];
 
 /// Retained compression contexts may use at most `memory_limit` divided by this number.
@@ -353,7 +353,8 @@ impl RunningServer {
         mailbox.flush();
     }
 
-    /// Removes some expired entries of data shared by scripts, by the workers' clock; returns when to call it again.
+    /// Removes some expired entries of data shared by scripts. Expiry follows the workers' clock. Returns when this
+    /// method has to be called again.
     fn expire_shared(&self) -> Instant {
         let may_be_more = self.library.store.expire(veche_clock::monotonic_ms());
         veche_clock::now() + EXPIRED_EVERY[usize::from(may_be_more)]

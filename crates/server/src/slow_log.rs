@@ -38,7 +38,7 @@ impl SlowLog {
         turn_to(&mut windows, at_ms / WINDOW_MS);
         let kind = &mut windows[0].kinds[slow.kind as usize];
         if slow.kind == SlowEventKind::Consumer {
-            // Repeated events of a slow client count as one.
+            // The new event replaces earlier events of the same slow client.
             kind.retain(|other| client_of(&other.slow) != client_of(&slow));
         }
         insert(

@@ -172,8 +172,8 @@ impl FuzzStage<Simulated> {
             assert!(posted.is_ok(), "the worker must accept commands");
         }
         self.control.flush();
-        // In the server, the messages would wake the worker. Here the worker runs another turn because its clock is set,
-        // even to the same time.
+        // In the server, the messages would wake the worker. Here, setting the clock makes the worker run another turn,
+        // even if the time stays the same.
         let now_ms = self.network().now_ms();
         self.network().set_now_ms(now_ms);
         Ok(())

@@ -3,7 +3,7 @@
 //! The control thread owns the listeners' state. It gives [`TlsAcceptors`], which contain the mode of every listener,
 //! to each worker, and sends new ones after a change. Open connections keep the acceptor with which they started. A
 //! certificate that [ACME](veche_acme) orders is read from a file like any other, but the file does not exist until the
-//! first certificate was issued.
+//! first certificate has been issued.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,8 +78,8 @@ struct TlsListener {
     certificates: Vec<CertificateInUse>,
     /// The files' fingerprints when they were last read, successfully or not.
     read: Vec<FileFingerprint>,
-    /// The files' fingerprints at the last check. Files are read when two checks agree, since a writer of several files
-    /// needs a moment.
+    /// The files' fingerprints at the last check. Changed files are read only when two successive checks find the same
+    /// fingerprints, since replacing several files takes a moment.
     seen: Vec<FileFingerprint>,
 }
 
@@ -116,7 +116,7 @@ impl TlsListeners {
     /// Reads the files of a new configuration.
     ///
     /// # Errors
-    /// A file can't be read, and nothing was changed. The error is a message for the operator.
+    /// A file can't be read or is invalid. In this case nothing is changed. The error is a message for the operator.
     pub(crate) fn reload(&self, config: &Config) -> Result<TlsAcceptors, String> {
         let mut kept = self.kept.lock();
         let mut listeners = Vec::new();
@@ -233,7 +233,7 @@ impl TlsListener {
         })
     }
 
-    /// Takes over the ticket keys if the requirements for client certificates are unchanged.
+    /// Takes over the ticket keys of `before` if the requirements for client certificates are unchanged.
     fn inherit_ticket_keys(&mut self, before: &Self) {
         if before.tls.clients == self.tls.clients {
             self.tickets = before.tickets.clone();
@@ -283,7 +283,8 @@ impl TlsListener {
                 let roots = Roots::read(&clients.ca).map_err(|error| error.to_string())?;
                 vouching = Some(roots.clone());
                 if self.vouching.is_some() && vouching != self.vouching {
-                    // With new ticket keys, every client has to present its certificate again.
+                    // The trusted CAs have changed. New ticket keys force every client to present its certificate
+                    // again.
                     kept = None;
                 }
                 Some(ClientAuth {
@@ -327,7 +328,7 @@ impl TlsListener {
         }
     }
 
-    /// Reads files that have changed and are stable now; returns whether there is a new acceptor.
+    /// Reads the files if they have changed, but not since the previous check. Returns whether there is a new acceptor.
     fn reload_changed(&mut self) -> bool {
         let fingerprints = self.fingerprints();
         if fingerprints == self.read {

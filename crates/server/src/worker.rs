@@ -188,7 +188,8 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         let Self { driver, rest } = self;
         let began = rest.began.take().unwrap_or_else(clock_now);
         rest.worker.set_now(rest.clock.at(driver.now_ms()));
-        // The check also runs in a turn without events, since work that waited for memory may continue.
+        // Memory is checked even in a turn without events, so that work that waits for memory continues once there is
+        // enough.
         rest.check_memory(driver.now_ms());
         rest.finish_turn(driver);
         rest.record_turn(began.elapsed());
@@ -460,8 +461,9 @@ impl<A: WorkerApps> WorkerState<A> {
             if let Err(Full(WorkerMail::Worker(message))) =
                 self.mailbox.post(to, class, WorkerMail::Worker(message))
             {
-                // Data is sent only with a credit, which guarantees room. Control messages have far more room than
-                // sessions can use. Those that find no room wait in order, so none is lost.
+                // Only a control message can find no room: data is sent with a credit, which guarantees room. Even
+                // control messages have far more room than sessions can use. The message is put back and sent in a
+                // later turn, before those behind it, so none is lost.
                 debug_assert!(
                     class == Class::Control,
                     "data must not be sent to worker {to} without a credit"

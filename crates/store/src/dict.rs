@@ -1,9 +1,9 @@
 //! A dictionary shared by all workers.
 //!
 //! Its entries are distributed over [shards](crate::shard) by a hash of the key. The memory limit applies to all shards
-//! together. A change reserves memory before an entry grows, so the limit is never exceeded. Expired entries are invisible.
-//! Each change removes some of them. A change that would exceed the memory limit removes more of them, up to a maximum
-//! number, and is refused if that does not suffice.
+//! together. A change reserves memory before an entry grows, so the limit is never exceeded. Expired entries are
+//! invisible. Each change removes some of them. If a change would exceed the memory limit, it removes further expired
+//! entries, up to a maximum number. If that does not free enough memory, the change is refused.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -311,9 +311,10 @@ impl Dict {
         }
     }
 
-    /// Removes expired entries until `needed` more bytes fit within the memory limit. Removes at most `removals` entries,
-    /// and lowers `removals` by at least their number. Returns `true` if the bytes fit or an entry was removed. Another
-    /// thread may use the freed memory first, but each retry removes further entries, so retries terminate.
+    /// Removes expired entries until `needed` more bytes fit within the memory limit. Removes at most `removals`
+    /// entries, and lowers `removals` by at least their number. Returns `true` if the bytes fit or an entry was
+    /// removed, so that the caller should try its change again; returns `false` if that would be useless. Another
+    /// thread may use the freed memory first, but each attempt removes further entries, so the attempts end.
     fn make_room(&self, needed: usize, now_ms: u64, removals: &mut usize) -> bool {
         if needed > self.options.bytes_max {
             return false;

@@ -43,7 +43,7 @@ const EXPIRED_PER_PASS: usize = 256;
 /// Maximum number of queues per process.
 pub const QUEUES_MAX: usize = 1024;
 
-/// The number of queues below which unused queues are not searched for, since they take little memory.
+/// While there are fewer queues than this, unused queues are not removed, since they take little memory.
 const QUEUES_MIN: usize = 64;
 
 /// Maximum number of counters per process.
@@ -63,7 +63,7 @@ pub struct Store {
 #[derive(Debug, Default)]
 struct Queues {
     named: BTreeMap<Box<[u8]>, Arc<Queue>>,
-    /// The number of queues after the last removal of unused queues.
+    /// The number of queues that were left by the last removal of unused queues.
     known: usize,
 }
 

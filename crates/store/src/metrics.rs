@@ -61,7 +61,7 @@ pub enum MetricError {
         "the limit of {SERIES_MAX} series of a metric is reached: labels are for a few values, not for users or addresses"
     )]
     TooManySeries,
-    /// The number of label values differs from the number of labels, or a value is too long.
+    /// The number of label values differs from the number of labels, which is contained here, or a value is too long.
     #[error("the number of label values must be {0}, each of at most {LABEL_BYTES_MAX} bytes")]
     Labels(usize),
 }
@@ -99,7 +99,7 @@ pub struct Series {
 const SEPARATOR: u8 = 0xff;
 
 impl Metrics {
-    /// Returns the metric with a name, and creates it on first use. Later help texts are ignored.
+    /// Returns the metric with a name, and creates it on first use. For an existing metric, the help text is ignored.
     ///
     /// # Errors
     /// [`MetricError`]; an invalid label name is reported as an invalid name.

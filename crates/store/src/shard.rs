@@ -51,7 +51,7 @@ pub(crate) fn cost(key: &[u8], value: &Value, expires_ms: u64) -> usize {
 }
 
 impl Shard {
-    /// Returns the entry of a key unless it has expired.
+    /// Returns the entry of a key; `None` if there is none or it has expired.
     pub(crate) fn find(&self, key: &[u8], now_ms: u64) -> Option<&DictEntry> {
         let entry = self.entries.get(key)?;
         entry.is_alive(now_ms).then_some(entry)
@@ -87,7 +87,7 @@ impl Shard {
         self.entries.insert(key, entry);
     }
 
-    /// Removes an entry, expired or not.
+    /// Removes and returns the entry of a key, expired or not; `None` if there is none.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Option<DictEntry> {
         let (key, entry) = self.entries.remove_entry(key)?;
         self.changes += 1;

@@ -103,7 +103,7 @@ impl ControlLink {
         self.flush()
     }
 
-    /// Sends descriptors ahead of the next message. Each group is attached to an empty line, which the receiver skips.
+    /// Sends descriptors ahead of the next message. They are attached to empty lines, which the receiver skips.
     ///
     /// # Errors
     /// Errors of the socket, including `WouldBlock`, which does not occur on a new socket.

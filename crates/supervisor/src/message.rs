@@ -54,8 +54,9 @@ pub(crate) enum ToServer {
     StartServices,
     /// The log files were moved away and have to be reopened.
     ReopenLogs,
-    /// Closes all connections within a time limit, then exits. Unless `replaced` is set, new connections are accepted
-    /// as long as the drain has not closed all clients.
+    /// Closes all connections within a time limit, then exits. Unless `replaced` is set, listeners accept new
+    /// connections during the drain: push listeners until no clients are left, other listeners until all services have
+    /// ended.
     Drain {
         /// The time limit, after which the server process exits regardless.
         within_ms: u64,

@@ -60,7 +60,7 @@ impl ServiceNotifier {
         self.say("READY=1\nSTATUS=ready");
     }
 
-    /// Reports that no server process is ready at the moment.
+    /// Reports `why` as the service's status, because the server process has died or hangs.
     pub(super) fn waits(&self, why: &str) {
         self.say(&format!("STATUS={}", why.replace('\n', " ")));
     }

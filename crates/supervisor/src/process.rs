@@ -550,7 +550,8 @@ impl<P: ServerProgram> ServerRun<P> {
         info!(target: TARGET, "log files reopened");
     }
 
-    /// Starts a drain after `lame_duck`, or at once if a drain has already started.
+    /// Starts to drain after the time `lame_duck`. If a drain is already in progress, replaces it at once by one that ends
+    /// after the time `within`.
     fn stop(&mut self, control: &P::Control, lame_duck: Duration, within: Duration) {
         if lame_duck.is_zero() || self.drain_ends.is_some() {
             return self.drain(control, within, DrainReason::Stopping);

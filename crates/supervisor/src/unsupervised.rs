@@ -1,8 +1,8 @@
 //! `veche serve --unsupervised`: one process that listens and serves, for tools that can't follow a child process, such as
 //! Valgrind.
 //!
-//! It runs the code of the server process over a control link, as a supervisor does. But nothing
-//! restarts the process, serves the control socket or changes the user. SIGTERM drains the process.
+//! The process runs the code of a server process, and sends itself the first message over a control link, as a supervisor
+//! would. But nothing restarts the process, serves the control socket or changes the user. SIGTERM drains the process.
 
 use std::path::Path;
 use std::process::ExitCode;

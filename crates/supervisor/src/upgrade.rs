@@ -62,7 +62,7 @@ pub(super) struct PendingSelfUpgrade {
     file: FileFingerprint,
     /// The process id of the new server process.
     pid: u32,
-    /// The time after which the supervisor no longer waits for pending messages and responses to be read.
+    /// The time until which the supervisor waits for pending messages and responses to be read.
     pub(super) at: Instant,
 }
 
@@ -265,7 +265,8 @@ impl Supervisor {
     /// Reads messages of the new server process and of draining ones.
     pub(super) fn read_other_servers(&mut self) {
         for retiring in &mut self.retiring {
-            // The messages are dropped: their answers are no longer needed, and `receive` itself records the end of services.
+            // The messages are dropped: answers of a draining process are no longer needed, and `receive` itself records that
+            // its services have ended.
             retiring.server.receive();
         }
         let messages = self

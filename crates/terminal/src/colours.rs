@@ -22,7 +22,7 @@ pub enum Colour {
 pub struct Colours(bool);
 
 impl Colours {
-    /// Returns colours for a terminal, and none otherwise or if NO_COLOR is set (no-color.org).
+    /// Enables colours if the stream is a terminal and `NO_COLOR` is empty or not set (no-color.org).
     #[must_use]
     pub fn of(stream: &impl IsTerminal) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

@@ -29,7 +29,8 @@ pub struct CommandFailure {
 }
 
 impl CommandFailure {
-    /// Creates a failure with an actionable `message`, without the prefix "veche: ".
+    /// Creates a failure. `message` should state what the user can do. It must not begin with "veche: ", which
+    /// [`print`](Self::print) adds.
     #[must_use]
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {

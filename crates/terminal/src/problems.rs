@@ -25,7 +25,7 @@ pub struct SourceLocation {
 pub struct Problem {
     /// The path of the file.
     pub file: PathBuf,
-    /// The position; `None`: the file as a whole.
+    /// The position; `None` if the problem concerns the whole file.
     pub place: Option<SourceLocation>,
     /// The message on one line: what was expected and what was found.
     pub message: String,
@@ -169,7 +169,7 @@ impl<'t> Problems<'t> {
         }
     }
 
-    /// Adds a problem at byte `offset` of the text, or of the file as a whole.
+    /// Adds a problem at byte `offset` of the text. If `offset` is `None`, the problem concerns the whole file.
     pub fn add(&mut self, offset: Option<usize>, message: impl Into<String>) {
         let problem = self.problem(offset, message);
         self.found.push(problem);

@@ -214,8 +214,8 @@ impl TestRunner<'_> {
         Ok(())
     }
 
-    /// Completes one wait whose event has occurred, if any. If `is_outside`, considers only waits
-    /// for calls of stubs' functions, otherwise only the other waits.
+    /// Completes one wait whose event has occurred or whose time is over. Returns `false` if there is none. If
+    /// `is_outside` is set, considers only waits for calls of stubs' functions, otherwise only the other waits.
     fn answer_one(&mut self, is_outside: bool) -> bool {
         for place in 0..self.waits.len() {
             if matches!(self.waits[place].what, WaitKind::Called(_)) == is_outside

@@ -41,7 +41,8 @@ impl TrustStores {
         Ok(trust)
     }
 
-    /// Returns the cached trust of a source, without reading files or blocking.
+    /// Returns the cached trust of a source, without reading the source's file. Returns `None` if the trust is not cached
+    /// or is being loaded, or if the file has changed.
     #[must_use]
     pub fn cached(&self, trust_source: &TrustSource) -> Option<ClientTrust> {
         let place = self.cache.lock().get(trust_source).map(Arc::clone)?;

@@ -11,9 +11,9 @@ pub struct SubscribeOptions {
     /// first position with the epoch of this channel's stream is used, and the result contains the publications after
     /// it.
     pub since: Option<Arc<[Since]>>,
-    /// The member under which the session appears in presence.
+    /// The client data with which the session appears in presence.
     pub client: Option<Arc<ClientInfo>>,
-    /// Whether the session filters recovered publications itself. If so, the result contains all
+    /// Whether the session itself filters recovered publications. If so, the result contains all
     /// stored publications, even if the recovery mode is "latest".
     pub recover_all: bool,
 }

@@ -93,7 +93,8 @@ impl CircuitBreaker {
         self.paused_until_ms != 0
     }
 
-    /// Reports that an allowed request was not made, so that another may be tried.
+    /// Reports that an allowed request was not made, or that its outcome says nothing about the back end. Another request
+    /// may then be tried.
     pub fn not_asked(&mut self) {
         self.is_trying = false;
     }

@@ -92,8 +92,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Takes the number of data messages of worker `of` that were processed in this turn. The
-    /// driver returns that many credits.
+    /// Takes the number of data messages from worker `of` that this worker has processed in this turn. The driver
+    /// returns that many credits.
     #[inline]
     pub fn poll_finished(&mut self, of: usize) -> u32 {
         std::mem::take(&mut self.shared.requests.mailer.lanes[of].finished)
@@ -159,8 +159,8 @@ impl<A: AppHost, T> Worker<A, T> {
         })
     }
 
-    /// Takes the first relay from index `next_relay` on whose lane has credit. So relays on the same lane keep their
-    /// order.
+    /// Takes the first relay whose lane has credit, beginning at index `next_relay`. So relays on the same lane keep
+    /// their order.
     fn poll_relay(&mut self) -> Option<OutgoingMail<A::Message>> {
         let (me, credits) = (self.index(), self.limits.app_credits);
         let nodes = self.shared.requests.nodes;

@@ -329,7 +329,7 @@ impl<'de> Visitor<'de> for DraftVisitor<'de> {
     }
 }
 
-/// Decodes a request unless it is `null`.
+/// Decodes a request; `null` yields `None`.
 fn request<'de, T, M>(map: &mut M) -> Result<Option<T>, M::Error>
 where
     T: Deserialize<'de>,

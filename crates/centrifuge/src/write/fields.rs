@@ -10,7 +10,8 @@ pub(crate) trait Message {
     fn write(&self, fields: &mut impl Fields);
 }
 
-/// Receives the fields of one message: Protobuf uses the number, JSON the name. Zero values are omitted.
+/// Receives the fields of one message: Protobuf uses the number, JSON the name. Zero values are omitted, except from
+/// JSON messages with [`Message::KEEPS_ZEROS`].
 pub(crate) trait Fields {
     fn text(&mut self, number: u32, name: &'static str, value: &str);
     fn unsigned(&mut self, number: u32, name: &'static str, value: u64);

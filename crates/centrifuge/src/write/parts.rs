@@ -100,8 +100,8 @@ impl Encoding {
     }
 }
 
-/// Splits an encoded reply where its elements belong. Appends the first half to `out`, and returns the rest.
-/// `none` is the encoding of the empty list or object of elements.
+/// Splits an encoded reply where its elements belong. Appends the part before the elements to `out`, and returns the
+/// part after them. `none` is the encoding of the empty list or object of elements.
 fn split(out: &mut Vec<u8>, reply: &Reply<'_>, none: &[u8; 2]) -> Vec<u8> {
     let start = out.len();
     json::message(out, reply);

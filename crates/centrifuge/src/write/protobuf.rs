@@ -27,8 +27,8 @@ pub(super) fn count(fields: impl FnOnce(&mut Counting)) -> usize {
     counted.bytes
 }
 
-/// Appends the beginning of a reply, up to the first field of its result. The caller then appends fields with a total
-/// of `more` bytes, and finally the returned bytes, which are the other fields of the result.
+/// Appends the beginning of a reply, which ends before the fields of its result. The caller then appends further result
+/// fields with a total of `more` bytes, and finally the returned bytes, which contain the fields of `result`.
 pub(super) fn open(
     out: &mut Vec<u8>,
     id: u32,

@@ -34,7 +34,7 @@ struct CheckedApp {
     app: Option<AppConfig>,
 }
 
-/// Directives of a route that apply only to the script in its `script`.
+/// Directives of a route that configure the app created for the script in its `script`.
 const BESIDE: [&str; 5] = [
     "memory",
     "cpu_budget",
@@ -163,7 +163,7 @@ impl Checker<'_> {
         Some(Some(folder))
     }
 
-    /// Returns the index of the app that a route names in `app` or `script`.
+    /// Returns the index of the app that a route names in `app` or `script`; `None` if there is a problem.
     pub(super) fn app_of_route(
         &mut self,
         table: &RawTable,

@@ -39,7 +39,8 @@ const EVENTS: [&str; 12] = [
 /// The time limit for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum length of a response in bytes. It leaves space for frames that precede the frame of the answer.
+/// Maximum length of a response in bytes. A response consists of frames, the last of which is the answer to the event.
+/// The maximum is about twice the length of the longest frame, so that other frames fit before a long answer.
 const RESPONSE_BYTES_MAX: usize = 34 << 20;
 
 impl Checker<'_> {
@@ -112,8 +113,8 @@ impl Checker<'_> {
         is_sound.then_some(events)
     }
 
-    /// Returns the address and the key of the API for the script: `Some(None)` if they are not set, `None` if they are
-    /// invalid.
+    /// Returns the address at which the script calls the server API, and the API key that it uses. Returns `Some(None)`
+    /// if they are not set, and `None` if one of them is invalid.
     fn api_of_script(&mut self, table: &RawTable) -> Option<Option<(String, Option<SecretValue>)>> {
         let Some(url) = text(table, "api_url") else {
             if table.has("api_key_file") {

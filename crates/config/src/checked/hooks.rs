@@ -150,8 +150,8 @@ impl Checker<'_> {
         is_sound.then_some(hooks)
     }
 
-    /// Checks that namespaces with `"hook"` have a back end or an app to call, and that the
-    /// configured subscribe and publish hooks are each used by a namespace.
+    /// Checks that a back end or an app can be called for each namespace in which `"hook"` decides on commands, and that
+    /// each configured subscribe or publish hook is used by a namespace.
     fn channel_hooks<'t>(
         &mut self,
         table: &RawTable,

@@ -150,8 +150,8 @@ impl Checker<'_> {
         } else if !listed.is_empty() {
             Hosts::Listed(listed)
         } else if address?.ip().to_canonical().is_loopback() && !proxy_protocol {
-            // With `proxy_protocol` any `Host` is accepted, because web pages can't make a browser
-            // send a PROXY header.
+            // The restriction to loopback hosts stops web pages that reach the listener through a browser. It is not
+            // needed with `proxy_protocol`, because pages can't make a browser send a PROXY header.
             Hosts::Loopback
         } else {
             Hosts::Any
@@ -216,8 +216,8 @@ impl Checker<'_> {
         Some(name)
     }
 
-    /// Reports the risks of a listener on an address other than loopback, which depend on its role: as a problem for an
-    /// internal listener without any authentication, as warnings otherwise.
+    /// Reports the risks of an internal or push listener on an address other than loopback. An internal listener without
+    /// any authentication is a problem; other risks are warnings.
     fn exposed(
         &mut self,
         table: &RawTable,

@@ -35,8 +35,8 @@ impl Checker<'_> {
         names.collect()
     }
 
-    /// Checks that the sum of the namespaces' history budgets is within `limits.history_bytes`, and warns if it leaves
-    /// no history to the other namespaces.
+    /// Checks that the sum of the namespaces' history budgets is within `limits.history_bytes`. Warns if the budgets use
+    /// the whole limit, so that namespaces without a budget of their own have no history.
     pub(super) fn budgets<'t>(
         &mut self,
         limits: &LimitsConfig,

@@ -145,7 +145,7 @@ impl Checker<'_> {
         listeners: &[CheckedListener],
     ) -> Option<Vec<usize>> {
         if listeners.is_empty() {
-            // This problem is reported elsewhere: there is no `[[listen]]`, or its section header is invalid.
+            // There is no `[[listen]]`, or its section header is invalid. Either problem is reported elsewhere.
             return None;
         }
         let at = table.value_at("listen");
@@ -484,7 +484,7 @@ impl Checker<'_> {
 
     fn collisions(&mut self, table: &RawTable, claim: &RouteClaim, before: &[RouteClaim]) {
         for other in before {
-            // Two routes with equal `listen` share listeners, even if that name matches no valid listener.
+            // Two routes with equal `listen` share listeners, even if `listen` names no valid listener.
             let shares_listener = claim.listen == other.listen
                 || claim
                     .listeners

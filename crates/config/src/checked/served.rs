@@ -27,8 +27,8 @@ struct ReferencedFile<'c> {
     is_folder: bool,
 }
 
-/// Returns a problem for each served folder that contains a referenced file. Symbolic links are followed for this
-/// check, although the server does not follow them when it serves files.
+/// Returns a problem for each served folder that contains a referenced file. This check follows symbolic links, although
+/// the server does not follow them when it serves files.
 pub(super) fn problems(
     served: &[ServedFolder],
     config: &Config,

@@ -350,7 +350,7 @@ const ITS_PROTOCOLS: &str = "protocols with this option";
 
 /// Handlers that open WebSockets.
 pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua", "app"];
-/// The applications, and the client protocols that have the directive among their options.
+/// The handlers of applications, and the client protocols that have the directive among their options.
 pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua", "app"];
 /// Only client protocols that have the directive among their options.
 pub(crate) const PROTOCOL_HANDLERS: &[&str] = &[ITS_PROTOCOLS];

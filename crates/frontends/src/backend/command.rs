@@ -151,7 +151,7 @@ impl PublishTarget<'_> {
 pub struct PublishCommand<'a> {
     /// The recipients of the publication.
     pub target: PublishTarget<'a>,
-    /// The data; `None` if the command contains none, so that it is refused when it is executed.
+    /// The data to publish. A command without data (`None`) is refused when it is executed.
     pub data: Option<PublishData<'a>>,
     /// Publish options that differ from the default.
     pub options: Option<Arc<PublishOptions>>,

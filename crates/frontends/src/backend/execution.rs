@@ -43,7 +43,7 @@ pub const EXCHANGES_MAX: usize = 1024;
 pub enum Rejection {
     /// The command is invalid.
     Bad(BadCommand),
-    /// The publication is rejected because of a temporary condition.
+    /// The command is valid, but rejected because of a temporary condition.
     Busy(PublishError),
 }
 
@@ -72,7 +72,8 @@ pub struct Backend {
     /// The number of the first exchange in the queue.
     first: u32,
     unfinished: Option<UnfinishedPublish>,
-    /// A received frame that was not executed because the limit of unanswered commands was reached.
+    /// A received frame that is executed only after answers to earlier commands are written, because the limit of
+    /// unanswered commands was reached.
     unwritten: Option<(MessageKind, Vec<u8>)>,
 }
 
@@ -424,8 +425,8 @@ impl Backend {
         self.exchanges.len() >= EXCHANGES_MAX
     }
 
-    /// Stores a frame that can't be executed before earlier commands are answered. The connection's input is paused
-    /// until then, so there is at most one such frame.
+    /// Stores a frame that can't be executed yet, because the limit of unanswered commands is reached. The
+    /// connection's input is paused until the frame is executed, so at most one frame is stored.
     pub fn store_unwritten(&mut self, kind: MessageKind, frame: Vec<u8>) {
         self.unwritten = Some((kind, frame));
     }
@@ -513,7 +514,7 @@ impl Backend {
         self.complete == self.exchanges.len()
     }
 
-    /// Removes and returns all exchanges once all are answered; `None` before.
+    /// Removes and returns all exchanges; returns `None` if one of them is not answered yet.
     pub(crate) fn take_answers(&mut self) -> Option<VecDeque<Exchange>> {
         if !self.is_answered() {
             return None;

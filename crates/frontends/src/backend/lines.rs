@@ -82,7 +82,7 @@ impl LineStage {
             self.searched = 0;
             let progress = self.line(id, &rest[..length], shared);
             taken += length + 1;
-            // Written answers leave the queue of unanswered commands, so that the queue has room for further commands.
+            // A command leaves the queue once its answer is written, so this makes room for further commands.
             self.write_answers(id, shared);
             if self.phase == Phase::Over {
                 break NextStep::End;

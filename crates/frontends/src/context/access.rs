@@ -229,8 +229,8 @@ mod tests {
         };
         let plain = access(false, Hosts::Loopback);
         let strict = access(true, Hosts::Listed(vec!["a".into()]));
-        // For each peer, whether it is trusted; may send a PROXY header to the plain listener, and to the strict
-        // listener; may connect; may use an unknown host name on the plain listener, and on the strict listener.
+        // Columns: the peer, then whether it is trusted, may send a PROXY header to `plain`, may send one to `strict`,
+        // may connect to `plain`, may use an unknown host name on `plain`, and may use one on `strict`.
         for (peer, expected) in [
             ("192.0.2.7", [true, true, true, true, true, false]),
             ("::ffff:192.0.2.7", [true, true, true, true, true, false]),

@@ -11,8 +11,8 @@
 //!
 //! # Adding a target
 //!
-//! Add a variant of [`HookTarget`] (a route's [`HookTargets`] assign a target to each kind of command), and a case
-//! where the worker sends requests. A target
+//! Add a variant of [`HookTarget`] (a route's [`HookTargets`] assign a target to each kind of command), and make the
+//! worker send the requests that have this variant as their target. A target
 //!
 //! - returns exactly one decision for each request, also if the request fails ([`HookDecision::Failed`]) and when the
 //!   target shuts down: the session waits without a time limit and pings its client meanwhile;
@@ -36,7 +36,7 @@ use veche_hub::{ConnectionId, Payload, PayloadKind};
 use veche_proto::http::Head;
 use veche_types::AppId;
 
-/// The kind of command that needs a hook's decision.
+/// The kind of command that needs a hook's decision. Each variant's comment states the task of the hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HookKind {
     /// Determines the user of a client without a token, and the channels to which the server subscribes it.
@@ -205,7 +205,7 @@ pub struct HookRequest {
     pub channel: Box<str>,
     /// The method, for [`HookKind::Rpc`].
     pub method: Box<str>,
-    /// The token in the client's command, if the server does not verify tokens itself.
+    /// The token in the client's command; empty if the server verifies tokens itself.
     pub token: MaskedToken,
     /// Data sent by the client.
     pub data: Option<Payload>,
@@ -303,7 +303,7 @@ impl fmt::Debug for MaskedToken {
 /// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookDecision {
-    /// The application has no handler for this kind of command. The command continues without its decision.
+    /// The application has no handler for this kind of command. The command continues as without an application.
     Unhandled,
     /// The command is permitted, with these options.
     Granted(Box<HookGrant>),

@@ -61,7 +61,8 @@ pub struct Authenticated {
     pub lease: Option<Box<IdentityLease>>,
     /// All claims of the token, if the client was authenticated by one.
     pub claims: Option<Box<Map<String, Value>>>,
-    /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
+    /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began. For an anonymous
+    /// client, `None` until an application is asked to decide on its handshake.
     pub disconnects_seen: Option<u64>,
 }
 
@@ -82,7 +83,7 @@ pub struct Validity {
     /// The end of the validity in milliseconds since 1970, as [`Now::wall_ms`](crate::Now::wall_ms); `None`: valid
     /// indefinitely.
     pub until_ms: Option<u64>,
-    /// The tolerance for clock differences, by which `until_ms` is later than the end that clients receive.
+    /// The tolerance for clock differences. `until_ms` includes it; the time of expiry sent to clients does not.
     pub leeway_ms: u64,
 }
 

@@ -28,7 +28,7 @@ pub struct OriginPattern {
 }
 
 impl OriginPattern {
-    /// Parses a pattern; returns `None` if the text is not an [`OriginPattern`].
+    /// Parses a pattern; returns `None` if the text does not have the form of an [`OriginPattern`].
     pub fn parse(text: &str) -> Option<Self> {
         let (scheme, host, port) = split(text)?;
         let (host, any_subdomain) = match host.strip_prefix("*.") {

@@ -12,7 +12,8 @@ pub struct ClientProtocol {
 }
 
 impl ClientProtocol {
-    /// Returns whether a route directive applies to this protocol.
+    /// Returns whether routes of this protocol accept the directive named `option`, in addition to those of all
+    /// WebSocket routes.
     #[must_use]
     pub fn accepts_method(&self, option: &str) -> bool {
         self.options.contains(&option)

@@ -206,11 +206,11 @@ pub struct Stats {
     pub pushes: SharedCounter,
     /// Number of invalid commands of back ends.
     pub pushes_refused: SharedCounter,
-    /// Number of valid commands of back ends that were rejected: index 0 by the rate limit, index 1 for lack of
-    /// memory.
+    /// Number of rejected commands of back ends that were valid; it counts commands, despite the name. Index 0: rejected
+    /// because of the rate limit; index 1: for lack of memory.
     pub push_connections_rejected: [SharedCounter; 2],
-    /// Number of publications not delivered to slow clients: index 0 the oldest in a full outbox, 1 publications
-    /// replaced by later ones, 2 publications of namespaces that drop for slow clients.
+    /// Number of publications not delivered to slow clients. Index 0: dropped as the oldest in a full outbox; index 1:
+    /// replaced by a later publication; index 2: dropped because the namespace drops publications for slow clients.
     pub publications_dropped: [SharedCounter; 3],
     /// Number of deliveries to connections, over all publications to channels whose home is this worker.
     pub fanned_out: SharedCounter,
@@ -277,7 +277,7 @@ impl Stats {
         self.accepts_rejected[why as usize].add(1);
     }
 
-    /// Counts a valid command that was rejected.
+    /// Counts a valid command of a back end that was rejected, in [`Stats::push_connections_rejected`].
     pub fn reject_push_connection(&self, busy: PublishError) {
         let cell = match busy {
             PublishError::RateLimited { .. } => 0,

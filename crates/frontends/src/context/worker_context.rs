@@ -96,13 +96,13 @@ pub struct Context {
     shutdown_reason: Option<ShutdownReason>,
 }
 
-/// Number of log messages of one kind from one place in the code.
+/// The rate limit of one kind of log message from one place in the code.
 struct NoteKind {
     source: (&'static Location<'static>, u16),
     /// Number of messages in the current second.
     noted: u32,
     dropped: u64,
-    /// The last message that was logged before messages were dropped.
+    /// The message that reached the rate limit: the last one logged before messages were dropped.
     last: String,
 }
 
@@ -241,8 +241,8 @@ impl Context {
         self.process.is_banned(user, self.now.wall_ms / 1000)
     }
 
-    /// Returns whether a user's connections were disconnected since authentication began; false if the authentication
-    /// was not deferred.
+    /// Returns whether a back end has disconnected a user since the disconnect count had the value `asked`. Returns
+    /// false if `asked` is `None`.
     pub(crate) fn is_disconnected_since(
         &self,
         user: &str,
@@ -252,7 +252,8 @@ impl Context {
         asked.is_some_and(|asked| self.process.is_disconnected_since(user, asked, client))
     }
 
-    /// Returns whether a user was unsubscribed from a channel since authentication began or a decision was requested.
+    /// Returns whether a back end has unsubscribed a user from a channel since the disconnect count had the value
+    /// `asked`. Returns false if `asked` is `None`.
     pub(crate) fn is_unsubscribed_since(
         &self,
         user: &str,
@@ -456,7 +457,7 @@ pub struct Requests {
     pub relays: VecDeque<EmulationRequest>,
     /// Commands that clients sent in separate requests to sessions whose streaming responses are on other nodes.
     pub far_relays: VecDeque<(NodeId, EmulationRequest)>,
-    /// Bans that other nodes have to apply, each with the call that waits for it.
+    /// Bans that other nodes have to apply, each with the API call that waits until they have done so, if any.
     pub blocks: VecDeque<BanRequest>,
     /// The lane to the cluster's other nodes; `None` if the node is alone. Commands and queries about users, channels
     /// and connections are sent there, and the reply covers all nodes.

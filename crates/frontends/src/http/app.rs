@@ -62,8 +62,8 @@ impl PendingRequest {
         }
     }
 
-    /// Parses the stored head. It was valid when received, so the maximum limits are used: a reload may have lowered
-    /// the configured ones since.
+    /// Parses the stored head, which was valid when it was received. A reload may have lowered the configured limits
+    /// since, so the largest possible limits are used instead.
     pub(super) fn head(&self) -> Head<'_> {
         let limits = http::HeadLimits {
             head_bytes_max: HEAD_BYTES_MAX,

@@ -376,8 +376,8 @@ impl<A: UpperLayer> HttpStage<A> {
         self.since_ms.saturating_add(wait)
     }
 
-    /// Returns true if the deadline has not expired; otherwise ends the wait and returns false. A client that has sent
-    /// a part of a request, or no request at all, then gets a 408.
+    /// Returns true if the deadline has not expired; otherwise ends the wait and returns false. If the wait was for a
+    /// request, the client gets a 408 if it has sent a part of the request, or if it was the connection's first.
     pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;

@@ -225,7 +225,8 @@ pub(crate) struct SessionIdentity<'a, 'b> {
     pub(crate) user: &'a str,
     /// The claims of the client's token, if it has one.
     pub(crate) claims: Option<Box<Map<String, Value>>>,
-    /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
+    /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began; `None` if the
+    /// client is anonymous and no application decided on its handshake.
     pub(crate) disconnects_seen: Option<u64>,
     pub(crate) head: &'a Head<'b>,
     pub(crate) route: &'a Arc<Route>,

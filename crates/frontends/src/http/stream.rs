@@ -126,7 +126,7 @@ pub(crate) fn answer_app(
     write_body(id, head, answer.body, framing.keep_alive, shared)
 }
 
-/// Logs why a file that exists could not be opened.
+/// Logs `error`, the reason why a file could not be opened. A file that does not exist is not logged.
 fn report_written(head: &Head<'_>, error: Option<OpenError>, shared: &Context) {
     if let Some(error) = error.filter(|error| !matches!(error, OpenError::NotFound)) {
         let path = encoded_path(&head.path);

@@ -66,7 +66,8 @@ pub(crate) struct UnregisteredSession<S> {
     /// The user, to be checked again for bans and disconnects when the session opens; `None` if anonymous, or if the
     /// session opens at once.
     user: Option<Box<str>>,
-    /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
+    /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began; `None` if the
+    /// client is anonymous and no application decided on its handshake.
     asked: Option<u64>,
     /// The offset in the outbox at which the 101 begins.
     written_at: usize,
@@ -210,9 +211,9 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
             && !self.route.identity.is_token(protocol)
     }
 
-    /// Returns the subprotocol to select if the client offered a token as a subprotocol and the session selects none. A
-    /// browser that offers subprotocols requires the server to select one of them, so a client may offer a second one
-    /// beside its token. The token itself is never echoed.
+    /// Returns the subprotocol to select if the session selects none. A browser that offers subprotocols requires the
+    /// server to select one of them, so a client that offers its token as a subprotocol may offer another one beside
+    /// it. Returns this other one; `None` if there is none or no token was offered. The token is never echoed.
     fn other_than_token(&self) -> Option<&str> {
         let identity = &self.route.identity;
         let mut offered = self.upgrade.protocols();

@@ -126,7 +126,8 @@ pub struct SessionSummary {
     pub messages_in: u64,
     /// Number of messages to the client.
     pub messages_out: u64,
-    /// The close code in the Close frame that was sent first, by either side; 1006 if there was none.
+    /// The close code of the Close frame that was sent first, by either side; 1006 if the session ended without a
+    /// Close frame. `None` until the code is known.
     pub close_code: Option<u16>,
 }
 
@@ -144,7 +145,8 @@ pub struct AccessLogBuffer {
 }
 
 impl AccessLogBuffer {
-    /// Replaces the filter for requests and sessions that begin from now on. `seed` initialises the sampling.
+    /// Replaces the filter for requests and sessions that begin from now on. If it is `None`, they get no entry.
+    /// `seed` initialises the sampling.
     pub fn set_filter(&mut self, choice: Option<AccessLogFilter>, seed: u64) {
         (self.filter, self.random) = (choice, seed);
     }

@@ -25,8 +25,8 @@ impl Outboxes {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// Returns the kinds of state that sessions hold, each with its size unless that is 0. The
-    /// result is empty once all sessions have ended.
+    /// Returns the names of the kinds of state that sessions hold, each with the number of its entries.
+    /// Kinds without entries are left out, so the result is empty once all sessions have ended.
     pub fn session_state_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let (backlogs, _) = self.backlogs.sizes();
         [

@@ -71,8 +71,8 @@ pub enum TransportEnd {
 /// Whether and how publications are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PushMode {
-    /// Publications are not written: the session receives none, or no session is open because the
-    /// connection is at the HTTP stage, receives push lines, or is closing.
+    /// Publications are not written. Either the session receives none, or there is no open session:
+    /// the connection is at the HTTP stage, carries a back end's push lines, or is closing.
     #[default]
     Refused,
     /// Publications are written as WebSocket frames of an open session.
@@ -278,7 +278,7 @@ impl Outboxes {
         if let Some(outbox) = self.find(id) {
             let buffer = std::mem::take(&mut outbox.buffer);
             let touched = outbox.touched;
-            // No connection has this generation, so late deliveries to the closed connection find no outbox.
+            // No connection has the generation `u32::MAX`, so late deliveries to this connection find no outbox.
             *outbox = Outbox {
                 generation: u32::MAX,
                 touched,
@@ -355,7 +355,7 @@ impl Outboxes {
             .encode(&mut outbox.buffer, kind, data, codecs, mask);
     }
 
-    /// Returns a masking key for the next frame if the connection masks its frames.
+    /// Returns a masking key for the next frame; `None` if the connection does not mask its frames.
     #[inline]
     fn mask(&mut self, id: ConnectionId) -> Option<[u8; 4]> {
         let masked = self.boxes[id.index as usize].masked;
@@ -449,7 +449,7 @@ impl Outboxes {
         }
     }
 
-    /// Returns whether publications are written to the connection.
+    /// Returns whether the connection accepts publications or, if it is outbound, messages of its application.
     pub(crate) fn takes_publications(&self, id: ConnectionId) -> bool {
         self.of(id).pushes != PushMode::Refused
     }
@@ -548,8 +548,8 @@ impl Outboxes {
         true
     }
 
-    /// Writes a frame that is shared by all receivers with the same compression. `form` is part of the cache key and
-    /// distinguishes the forms of a publication.
+    /// Writes a frame that is shared by all receivers with the same compression. The key of the cached frame consists
+    /// of `form`, which identifies the encoding of the publication, and of the compression.
     #[inline]
     fn frame(
         &mut self,
@@ -614,7 +614,7 @@ impl Outboxes {
     }
 
     /// Takes the output of a connection for its transport: the bytes to send, possibly none, and what happens to the
-    /// transport afterwards. Returns `None` while the output is held back.
+    /// transport afterwards. Returns `None` while the output is held back, unless the transport is aborted.
     // Called once per receiver of a publication. Inlining keeps the buffer in registers.
     #[inline]
     pub fn take(&mut self, index: u32) -> Option<(ConnectionId, Vec<u8>, TransportEnd)> {

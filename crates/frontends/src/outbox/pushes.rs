@@ -60,8 +60,8 @@ impl EncodingKeys {
         Self {
             push: EncodingId(u32::MAX - 64 - 2 * place),
             event: EncodingId(u32::MAX - 65 - 2 * place),
-            // Keys below `2 << 16` belong to frames that are in no push format, with or without
-            // positions.
+            // Keys below `2 << 16` belong to frames of sessions without a push format: frames with plain
+            // publications, and frames with publications and their positions.
             frame: (2 + place) << 16,
         }
     }
@@ -98,7 +98,8 @@ struct EarlyPushes {
 
 struct EarlyPush {
     push: Bytes,
-    /// The channel of the push, and the client's position in the channel after the push.
+    /// The channel of the push, and the client's position in the channel after the push. `None` if the publication has
+    /// no position.
     place: Option<(Box<str>, Position)>,
 }
 
@@ -272,8 +273,8 @@ impl Outboxes {
         }
     }
 
-    /// Returns the delta from the previous publication. The delta is computed once for all receivers. It is empty if it
-    /// is not shorter than the publication or can't be sent.
+    /// Returns the delta from the previous publication, or empty bytes if the whole publication has to be sent: the
+    /// delta would not be shorter or can't be sent. The delta is computed once for all receivers.
     fn patch(&mut self, format: &'static PushFormat, delivery: &mut Delivery<'_>) -> Bytes {
         let both = [Some(delivery.payload), delivery.previous];
         let Some(patcher) = format.deltas else {

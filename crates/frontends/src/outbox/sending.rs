@@ -94,7 +94,7 @@ impl Outboxes {
         }
     }
 
-    /// If a full outbox has room again, adds its session to those of [`Outboxes::take_drained`].
+    /// If a full outbox has room again, clears its `full` flag and lists its session for [`Outboxes::take_drained`].
     pub(super) fn note_room(&mut self, session: ConnectionId) {
         let low = self.bytes_low();
         let behind = self.backlogs.bytes(session.index);

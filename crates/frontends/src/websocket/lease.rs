@@ -15,7 +15,7 @@ pub enum RenewError {
     /// The session is closed or closing.
     #[error("the connection is closed")]
     Closed,
-    /// The session was not opened with a token.
+    /// The session was not opened with a token, or does not expire.
     #[error("the connection was not opened with a token")]
     NoLease,
     /// The token belongs to another user.
@@ -33,8 +33,9 @@ pub(crate) const GRACE_MS: u64 = 25_000;
 const RETRY_MS: u64 = 60 * 60 * 1000;
 
 impl<S: Session> WebSocketStage<S> {
-    /// Returns the monotonic time in milliseconds at which the session's token expires, or at which
-    /// the expiry has to be checked again; `u64::MAX` if the token does not expire.
+    /// Returns the monotonic time in milliseconds at which the session has to end, or at which the
+    /// expiry has to be checked again; `u64::MAX` if the session does not expire. The session ends when
+    /// its identity expires, or at the end of the grace period if it has one.
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
         // Clients that renew their tokens themselves, and hooks that decide on a renewal, have a
         // grace period.

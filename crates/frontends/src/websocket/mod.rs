@@ -59,9 +59,9 @@ pub(crate) struct WebSocketStage<S> {
     pongs_due: u8,
 }
 
-/// The role of the server in this connection.
+/// The role of this process in the connection.
 enum SocketRole {
-    /// The server, for a client that connected on this route.
+    /// The WebSocket server: a client has connected on this route.
     Server(Arc<Route>),
     Client(Arc<ClientOptions>),
 }
@@ -394,7 +394,7 @@ impl<S: Session> WebSocketStage<S> {
         shared.requests.outboxes.control(id, Opcode::Ping, b"");
     }
 
-    /// Handles the peer's end of input. The remaining input is processed without delay, and messages over the rate
+    /// Called when the peer has ended its input. From now on, messages that would have to wait because of the rate
     /// limit are dropped. Has no effect on an endless response, whose client sends its commands in other requests.
     pub(crate) fn end_throttling(&mut self) {
         if let Some(pace) = &mut self.rate_limiter
@@ -413,8 +413,8 @@ impl<S: Session> WebSocketStage<S> {
         self.close_protocol_error(id, code, reason, shared);
     }
 
-    /// Notifies the session that it has ended, because the peer violated the protocol or exceeded its rate limit. A
-    /// session without [`Session::closes_on_fault`] is notified later, when the transport has ended.
+    /// Called when the peer has violated the protocol or exceeded its rate limit. If [`Session::closes_on_fault`] is
+    /// true, notifies the session at once that it has ended; otherwise this happens when the transport has ended.
     fn close_protocol_error(
         &mut self,
         id: ConnectionId,
@@ -434,7 +434,8 @@ impl<S: Session> WebSocketStage<S> {
             .map_or(0, |pace| pace.wait_until_ms())
     }
 
-    /// Returns the deadline while input waits because of the rate limit, in monotonic milliseconds.
+    /// Returns the next deadline while input waits because of the rate limit, in monotonic milliseconds: the end of
+    /// the wait, the next ping, or a renewal or expiry.
     pub(crate) fn throttled_deadline_ms(&self, shared: &Context) -> u64 {
         self.throttled_until_ms()
             .min(self.ping_deadline_ms(shared))

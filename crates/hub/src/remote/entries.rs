@@ -115,7 +115,7 @@ impl ChannelEntry {
         }
     }
 
-    /// Returns whether the verification that the unsure channel waits for still has to be ordered.
+    /// Returns whether the channel is unsure and its verification still has to be ordered.
     pub(super) fn is_unverified(&self) -> bool {
         self.is_unsure && !self.is_verifying
     }
@@ -124,7 +124,8 @@ impl ChannelEntry {
         self.epoch != Epoch::UNKNOWN
     }
 
-    /// Sets the position of the channel, usually in a new epoch. `id` is the id of the publication there; 0 if unknown.
+    /// Sets the position of the channel, usually in a new epoch. `id` is the id of the publication at that position; 0
+    /// if unknown.
     pub(super) fn set_position(&mut self, position: Position, id: u64) {
         if self.has_position() && self.epoch != position.epoch {
             self.ended = self.epoch;

@@ -130,9 +130,9 @@ impl RemoteEngine {
         }
     }
 
-    /// Removes a verification that got no answer, because the publication that it names may no longer be the latest
-    /// known one. A new verification replaces it or, if the store is the same and need not be verified, an ordinary
-    /// comparison.
+    /// Removes a verification that got no answer: the publication that it names may no longer be the latest known one.
+    /// Later a new verification is ordered or, if the store is the same and the channel need not be verified, an
+    /// ordinary comparison.
     fn drop_verification(&mut self, ticket: u64) {
         if let Some((_, Task::Check { check, .. })) = self.waiting.take(ticket)
             && let Some(entry) = self.entries.find_mut(&check.channel)
@@ -141,8 +141,8 @@ impl RemoteEngine {
         }
     }
 
-    /// Sends a request that has waited for the connection. If the request's channel is unsure, sends the verification
-    /// first, and drops an ordinary comparison, because its answer would be ignored.
+    /// Sends a request that has waited for the connection. If the request's channel is unsure, sends the channel's
+    /// verification first. A comparison of an unsure channel is dropped instead, because its answer would be ignored.
     fn send_after_verification(&mut self, ticket: u64) {
         let Some((_, task)) = self.waiting.get_mut(ticket) else {
             return;
@@ -423,8 +423,8 @@ impl RemoteEngine {
             entries,
         } = found;
         match entry.feed {
-            // The channel waits for its position. A comparison that requests the position names no item, so this one
-            // was ordered earlier. Its result may be older than the last item delivered to wildcard subscribers.
+            // The channel waits for its position. This comparison names an item, so it does not request the position
+            // but was ordered earlier. Its result may be older than the last item delivered to wildcard subscribers.
             FeedState::Placing(_) if check.seen.is_some() && !check.is_verifying => return,
             FeedState::Placing(_) => return self.placed(place, top, id, check, entries),
             FeedState::Off | FeedState::Begun(_) if entry.epoch == top.epoch => {
@@ -432,7 +432,8 @@ impl RemoteEngine {
             }
             FeedState::Off | FeedState::Begun(_) => return entry.set_position(top, id),
             FeedState::Live if !entry.has_position() => return entry.set_position(top, id),
-            // The store was rolled back to an epoch that has ended. This comparison makes the store begin a new epoch.
+            // The store was rolled back to an epoch that has ended. The verification ordered here makes the store begin
+            // a new epoch.
             FeedState::Live if top.epoch == entry.ended => return self.check(place, true),
             FeedState::Live => {}
         }
@@ -454,8 +455,8 @@ impl RemoteEngine {
                 let item = item_of(Arc::clone(&check.channel), publication, top, before);
                 self.emit(place, item, id);
             }
-            // The comparison named no item, or a later item than the last one seen in the feed, so the store did not
-            // return the latest publication. The comparison is repeated with the last seen item.
+            // The comparison named no item, or an item at least as new as the latest stored publication, so the store
+            // did not return that publication. The comparison is repeated with the last seen item.
             None if check.seen.is_none_or(|(seen, _)| seen.offset >= top.offset) => {
                 self.check(place, false);
             }

@@ -45,8 +45,8 @@ impl RemoteEngine {
         self.order(Task::Member { notice, member });
     }
 
-    /// Records the changes that could not be recorded before. If the store has lost members or occupied channels,
-    /// records all of them again.
+    /// Records the changes of occupancy that could not be recorded before. If the store has lost members or occupied
+    /// channels, records all of them again.
     pub(super) fn restore(&mut self, catalog: &Catalog<'_>) {
         if self.connection.is_none() {
             return;
@@ -87,7 +87,8 @@ impl RemoteEngine {
         self.reports.push_back(report);
     }
 
-    /// Reports that a member of another node has left because the lease of that node has ended.
+    /// Reports that a member of another node has left because the lease of that node has ended. `is_elsewhere` states
+    /// whether the same user is a member on a node whose lease is valid.
     pub(super) fn departed(&mut self, channel: Arc<str>, data: &[u8], is_elsewhere: bool) {
         match data::decode_member(data) {
             Some(client) => {

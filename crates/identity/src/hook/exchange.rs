@@ -79,13 +79,13 @@ pub(super) struct HookAnswer {
     pub(super) kept: Option<Duration>,
     /// The outcome for the circuit breaker; `None` if the response does not count.
     pub(super) ending: Option<BackendResult>,
-    /// A description of a problem, for the log.
+    /// A description of a problem for the log, if there is one.
     pub(super) problem: Option<String>,
 }
 
 impl HookAnswer {
-    /// Returns how long the response may be cached from `now_ms`, in milliseconds since 1970. The
-    /// cache never outlives the user's expiry.
+    /// Returns how long the response may be cached, which is never beyond the user's expiry; `None` if it may not be
+    /// cached. `now_ms` is the current time in milliseconds since 1970.
     pub(super) fn cache_time(&self, now_ms: u64) -> Option<Duration> {
         let until_s = match &self.identity_result {
             IdentityResult::Verified(word) => word.until_s,
@@ -179,8 +179,8 @@ fn user_answer(answer: &FetchResponse) -> Result<VerifiedUser, String> {
     })
 }
 
-/// Returns `expire_at` from a body that accompanies the user header; 0 if the body is not a JSON
-/// object or does not contain it.
+/// Returns `expire_at` from a body that accompanies the user header; 0 if the body is not a JSON object or does not
+/// contain it. Fails if the value is not a valid time.
 fn body_expiry(body: &[u8]) -> Result<u64, String> {
     #[derive(Deserialize)]
     struct ExpiryBody {

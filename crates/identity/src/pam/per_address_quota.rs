@@ -25,9 +25,8 @@ struct NetworkUse {
 }
 
 impl PerAddressQuota {
-    /// Creates quotas. The concurrent checks of one network are limited to the permitted number of
-    /// wrong passwords, and its waiting requests to half of `places`, the maximum for all networks
-    /// together.
+    /// Creates quotas. One network may have as many concurrent checks as wrong passwords are permitted, and half of
+    /// `places` waiting requests. `places` is the maximum for all networks together.
     pub(super) fn new(wrong: Option<Rate>, places: u32) -> Self {
         let limits = wrong.map(|wrong| NetworkUse {
             passwords: wrong.count(),

@@ -283,7 +283,7 @@ pub(super) fn settings(common: &CommonArgs, plan: &Plan) -> Settings {
         PayloadContent::Size(size) => *size as u64,
         PayloadContent::Fixed(bytes) => bytes.len() as u64,
     };
-    // The rate of a ramp is its average.
+    // For a rate that changes during the run, the report contains the average.
     let mean = |from: f64, to: Option<f64>| (from + to.unwrap_or(from)) / 2.0;
     let (size_bytes, inflight, rate) = match &plan.load {
         LoadPlan::Storm(storm) => (Some(bytes(&storm.payload)), None, None),

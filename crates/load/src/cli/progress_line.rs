@@ -27,7 +27,7 @@ pub(super) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// `planned_ns` includes the warm-up.
+    /// Creates a line without content. `planned_ns` is the planned duration including the warm-up, if known.
     pub(super) fn new(is_quiet: bool, planned_ns: Option<u64>) -> Self {
         Self {
             is_shown: !is_quiet && io::stderr().is_terminal(),

@@ -28,9 +28,9 @@ const PART_MIN: f64 = 1.0 / 256.0;
 #[derive(Clone, Copy, Debug)]
 struct RateSearch {
     first: f64,
-    /// The highest rate that passed.
+    /// The highest rate that passed; `None` if no rate has passed yet.
     held: Option<f64>,
-    /// The lowest rate that failed.
+    /// The lowest rate that failed; `None` if no rate has failed yet.
     broken: Option<f64>,
 }
 
@@ -67,8 +67,8 @@ impl RateSearch {
     }
 }
 
-/// Searches for the highest passing rate, starting at the rate of `plan`. Prints a line for each
-/// step, and reports the run at that rate.
+/// Searches for the highest passing rate, starting at the rate of `plan`. Prints a line for each step. The
+/// report describes the run at the rate that was found, or the last run if no rate passed.
 pub(super) fn run(
     kind: &str,
     common: &CommonArgs,

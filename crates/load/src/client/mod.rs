@@ -54,7 +54,7 @@ impl AddressFamilyChoice {
         }
     }
 
-    /// Returns the choice to try if the server does not answer on this address family.
+    /// Returns the choice to try if the server does not answer on this address family; `None` if both were tried.
     pub(crate) fn fallback(self) -> Option<Self> {
         match self {
             Self::First => Some(Self::SecondAfterFirst),

@@ -113,7 +113,8 @@ impl ResponseReader {
         }
     }
 
-    /// Handles the end of the connection, which ends a body without a length.
+    /// Handles the end of the connection. If the body of the current response has no length, the body ends here, and the
+    /// response is returned.
     pub(crate) fn end(&mut self) -> Option<LoadResponse> {
         matches!(self.body, Body::UntilEnd).then(|| self.finish())
     }

@@ -22,7 +22,8 @@ const SPARE_BYTES_MAX: usize = 64 * 1024;
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 const UNSENT_IN_ALL_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The time after the end of the measured time in which an answer still counts as in time.
+/// The minimum time after the end of the measured time, in addition to the shortest latency, in which an answer still
+/// counts as in time.
 const GRACE_NS: u64 = 100 * MILLISECOND;
 
 /// The state of a thread except its load and its driver. The driver is separate because it is
@@ -104,8 +105,8 @@ impl EngineState {
         }
     }
 
-    /// Returns the due time of the next due message of an open loop. Counts the message if it is
-    /// late.
+    /// If a message of an open loop is due, removes it from the schedule and returns its due time, otherwise `None`.
+    /// Counts the message if it is late.
     pub(crate) fn take_due(&mut self, pace: &mut Schedule) -> Option<u64> {
         let due = pace.pass(self.now_ns, self.until_ns)?;
         if self.now_ns - due > MILLISECOND && self.is_measured(due) {
@@ -114,7 +115,7 @@ impl EngineState {
         Some(due)
     }
 
-    /// Returns the answer to a heartbeat, and counts it.
+    /// If the message is a heartbeat, counts it and returns the answer, otherwise `None`.
     #[cold]
     pub(super) fn heartbeat_answer(
         &mut self,

@@ -124,8 +124,8 @@ impl EchoLoad {
         open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 
-    /// Counts messages whose time limit has passed as lost, and sends new messages in their place (closed
-    /// loop).
+    /// Counts an error for each message whose time limit has passed. In a closed loop, sends other messages in
+    /// their place.
     fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
@@ -255,7 +255,7 @@ impl EchoLoad {
         }
     }
 
-    /// Closes and reopens connections as due; returns when to continue.
+    /// Closes and reopens the connections for which this is due. Returns the time of the next call.
     fn churn(&mut self, io: &mut LoadIo<'_>) -> u64 {
         let Some(mut churn) = self.churn.take() else {
             return u64::MAX;

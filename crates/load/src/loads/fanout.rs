@@ -66,12 +66,13 @@ pub(crate) struct FanoutLoad {
     retries: RetryQueue,
     /// The protocol state of each client.
     protocol: Vec<ServerProtocol>,
-    /// The unacknowledged publications of each publisher, if acknowledgements arrive in order.
+    /// The unacknowledged publications of each publisher. `None` if the server acknowledges none, and with recovery,
+    /// where `recovery` contains them.
     asked: Option<Vec<VecDeque<LoggedPublication>>>,
     has_begun: bool,
     ledger: DeliveryLedger,
     greeted: Vec<Greeting>,
-    /// Number of publications so far, which determines the next publisher and receiver.
+    /// Number of publications so far, including those that could not be sent. Determines the next publisher and receiver.
     count: u64,
     last_ns: u64,
     /// Number of deliveries, including corrupted ones.
@@ -95,7 +96,7 @@ enum Greeting {
 enum PublishSchedule {
     /// Each publication is sent when it is due. It is an error if the publisher is not connected.
     InTime(Schedule),
-    /// Each publication is sent when it is due, or as soon as a publisher's connection is available.
+    /// Each publication is sent when it is due. If no publisher can send it then, it waits until one can.
     Patiently(OpenLoop),
 }
 

@@ -21,7 +21,8 @@ pub(super) struct InflightQueue {
     pub(super) sent: VecDeque<u64>,
     /// Sequence number of the oldest message in `sent`.
     pub(super) answered: u32,
-    /// Unanswered messages that were overtaken by the answer to a later message, by ascending number.
+    /// Unanswered messages that no longer count as in flight, by ascending number: those that were overtaken by the
+    /// answer to a later message, and those that have expired.
     pub(super) overtaken: VecDeque<OutOfOrderMessage>,
     /// Number of messages that expired since the last answer.
     pub(super) expired: u32,
@@ -64,7 +65,7 @@ impl InflightQueue {
         self.overtaken.remove(at)
     }
 
-    /// Removes the oldest message if it was sent before `limit_ns`; returns its send time.
+    /// If the oldest message in `sent` is from before `limit_ns`, marks it as expired and returns its time.
     pub(super) fn expire(&mut self, limit_ns: u64) -> Option<u64> {
         let sent_ns = *self.sent.front().filter(|since| **since < limit_ns)?;
         self.sent.pop_front();
@@ -91,22 +92,23 @@ impl InflightQueue {
         (next.wrapping_sub(number) as i32) > 0
     }
 
-    /// Counts overtaken messages in excess of [`OVERTAKEN_MAX`] as lost. Returns how many of them
-    /// belong to the measured time.
+    /// Removes the messages of `overtaken` in excess of [`OVERTAKEN_MAX`]. Counts those that have not expired as lost, and
+    /// returns how many of these belong to the measured time.
     pub(super) fn forget_some(&mut self, net: &mut EngineState) -> u64 {
         let surplus = self.overtaken.len().saturating_sub(OVERTAKEN_MAX);
         self.lose(surplus, net)
     }
 
-    /// Resets the state for another connection. Counts overtaken messages as lost, and returns how
-    /// many of them belong to the measured time.
+    /// Resets the state for another connection. Like [`give_up_overtaken`](Self::give_up_overtaken), counts lost messages
+    /// and returns how many of them belong to the measured time.
     pub(super) fn reset(&mut self, net: &mut EngineState) -> u64 {
         let measured = self.give_up_overtaken(net);
         *self = Self::default();
         measured
     }
 
-    /// Counts all overtaken messages as lost. Returns how many of them belong to the measured time.
+    /// Removes all messages of `overtaken`. Counts those that have not expired as lost, and returns how many of these
+    /// belong to the measured time.
     pub(super) fn give_up_overtaken(&mut self, net: &mut EngineState) -> u64 {
         self.lose(self.overtaken.len(), net)
     }

@@ -18,7 +18,7 @@ pub(crate) trait Load {
         true
     }
 
-    /// Returns how many of the clients may have been started by now.
+    /// Returns how many clients the thread is allowed to open for now. They are opened in the order of their indices.
     fn opens_until(&self, net: &EngineState) -> u32 {
         net.clients.len() as u32
     }

@@ -43,7 +43,7 @@ impl OpenLoop {
     }
 
     /// Returns the client that `find` selects for the next due message, and the message's due time.
-    /// Counts delays caused by the tester.
+    /// Returns `None` if no message is due or `find` selects no client. Counts delays caused by the tester.
     #[inline]
     pub(crate) fn next(
         &mut self,

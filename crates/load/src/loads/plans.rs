@@ -73,7 +73,7 @@ pub struct EchoPlan {
     pub inflight: u32,
     /// Open loop: total messages per second, independent of answers.
     pub rate: Option<f64>,
-    /// The final rate in messages per second, reached linearly over the measured time.
+    /// The final rate in messages per second, reached linearly over the measured time; `None` if the rate is constant.
     pub rate_to: Option<f64>,
     /// Spacing of an open loop's messages.
     pub arrivals: Arrivals,
@@ -107,7 +107,7 @@ pub struct HttpPlan {
     pub inflight: u32,
     /// Open loop: total requests per second.
     pub rate: Option<f64>,
-    /// The final rate in requests per second, reached linearly over the measured time.
+    /// The final rate in requests per second, reached linearly over the measured time; `None` if the rate is constant.
     pub rate_to: Option<f64>,
     /// Spacing of an open loop's requests.
     pub arrivals: Arrivals,
@@ -131,7 +131,7 @@ pub struct FanoutPlan {
     pub to_one: bool,
     /// Total publications per second.
     pub rate: f64,
-    /// The final rate in publications per second, reached linearly over the measured time.
+    /// The final rate in publications per second, reached linearly over the measured time; `None` if the rate is constant.
     pub rate_to: Option<f64>,
     /// Number of publications due at the same time. They come from one publisher and, if each goes
     /// to one receiver, go to the same receiver. Must be 1 with recovery.

@@ -80,8 +80,8 @@ pub struct Report {
     /// The steps of a shootout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
-    /// The steps of a search for the highest rate. The rest of the report describes the run at that
-    /// rate.
+    /// The result and the steps of a search for the highest rate. [`Search::rate`] determines which of its runs
+    /// the rest of the report describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Search>,
     /// Resource use of the server's processes during the measurement, with `--pid`.
@@ -130,7 +130,8 @@ pub struct Settings {
     pub duration_s: Option<f64>,
     /// Time at the beginning that is excluded from the figures.
     pub warmup_s: f64,
-    /// Target rate of an open loop: messages or requests over all connections (for a storm: connections).
+    /// Target rate of an open loop: messages, requests or publications per second over all connections. If the rate
+    /// changes during the run, this is its average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// Bytes of a message.
@@ -345,7 +346,7 @@ pub struct Interval {
     pub from_s: f64,
     /// Length of the step in seconds.
     pub seconds: f64,
-    /// Answers or deliveries that arrived in the step, whenever they were due.
+    /// Answers or deliveries that arrived in the step, regardless of when their messages were due.
     pub received: u64,
     /// Errors in the step.
     pub errors: u64,
@@ -384,7 +385,7 @@ pub struct LedgerCounts {
     pub away: u64,
     /// Deliveries received more than once.
     pub duplicated: u64,
-    /// Deliveries that arrived after that of a later publication of the same publisher.
+    /// Deliveries that arrived after the delivery of a later publication by the same publisher.
     pub reordered: u64,
     /// Messages with a wrong checksum or other damage.
     pub corrupted: u64,
@@ -553,11 +554,11 @@ pub struct Step {
 /// A search for the highest rate that meets all objectives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Search {
-    /// The highest rate that met all objectives. The rest of the report describes the run at this
-    /// rate.
+    /// The highest rate that met all objectives; absent if none did. The rest of the report describes
+    /// the run at this rate, or the last run if the rate is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// The lowest rate that missed an objective.
+    /// The lowest rate that missed an objective; absent if none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broken_at: Option<f64>,
     /// The runs of the search, in order.
@@ -571,7 +572,7 @@ pub struct SearchStep {
     pub rate: f64,
     /// The rate that the run reached.
     pub per_second: f64,
-    /// 99th percentile of the run's latencies.
+    /// 99th percentile of the run's latencies; absent if there were no answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
     /// Whether the run met all objectives.
@@ -630,7 +631,8 @@ pub struct GeneratorUse {
     pub unsent_bytes_max: u64,
     /// Messages sent more than a millisecond after their intended time (open loop).
     pub late_sends: u64,
-    /// Resident memory of the tester per connection.
+    /// Growth of the tester's resident memory per opened connection. Absent with fewer than 1,000 connections or
+    /// several processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_connection: Option<f64>,
     /// Whether the tester, not the server, limited the run. The figures then describe the tester.

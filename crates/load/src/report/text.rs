@@ -161,7 +161,7 @@ pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
     })
 }
 
-/// Returns a sentence that names lost processes, whose counts the figures lack.
+/// Returns a sentence that names the lost processes, if any. The figures do not include the counts of these processes.
 fn incomplete(report: &Report) -> Option<String> {
     if !report.incomplete {
         return None;

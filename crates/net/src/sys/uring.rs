@@ -199,8 +199,8 @@ impl Ring {
         self.push(&entry.user_data(tag(OperationKind::Accept, index)));
     }
 
-    /// Receives until the operation is cancelled or fails, the peer ends the connection, or no
-    /// buffer is left.
+    /// Starts a receive that continues until it is cancelled or fails, the peer ends the connection, or no buffer is
+    /// left.
     pub(crate) fn receive(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), GROUP).build();
         self.push(&entry.user_data(tag(OperationKind::Receive, index)));
@@ -219,8 +219,8 @@ impl Ring {
         self.push(&entry.user_data(tag(OperationKind::Writable, index)));
     }
 
-    /// Polls for errors of the socket and the end of either direction. The kernel reports these even
-    /// though the poll requests no events.
+    /// Starts a poll for errors of the socket and for the end of either direction. The kernel reports these even though
+    /// the poll requests no events.
     pub(crate) fn poll_changes(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), 0)
             .multi(true)
@@ -228,7 +228,7 @@ impl Ring {
         self.push(&entry.user_data(tag(OperationKind::Change, index)));
     }
 
-    /// Reports each write to an eventfd.
+    /// Starts a poll that reports each write to an eventfd.
     pub(crate) fn poll_wake(&mut self, eventfd: &OwnedFd) {
         let entry = opcode::PollAdd::new(Fd(eventfd.as_raw_fd()), libc::POLLIN as u32)
             .multi(true)

@@ -15,9 +15,9 @@ use super::peer::Entries;
 /// that covers all channels of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The home has handled the [`Event::Up`] of the connection with this number. The owner of the connection drops all
-    /// orders except `Follow` and `Unfollow` that arrive before this one, because the home issued them before it knew
-    /// of the connection.
+    /// The home has handled the [`Event::Up`] of the connection with this number. Until this order arrives, the owner
+    /// of the connection drops all orders except `Follow` and `Unfollow`, because the home issued the others before it
+    /// knew of the connection.
     Begin(u64),
     /// Publishes to a channel. Answered by [`Event::Published`].
     Publish(Box<Publish>),
@@ -114,7 +114,7 @@ pub struct Check {
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
-    /// The position and id of the latest publication that this node knows.
+    /// The position and id of the latest publication that this node knows; `None` if it knows none.
     pub seen: Option<(Position, u64)>,
     /// Whether the channel must begin a new epoch if the store does not have the publication that
     /// `seen` identifies.
@@ -122,7 +122,8 @@ pub struct Check {
     /// An epoch of the channel that has ended, if one is known. If the store still has this epoch,
     /// the store was rolled back, and the channel begins a new epoch.
     pub ended: Option<Epoch>,
-    /// Publications to read after the comparison, in the same command. Its ticket is not used.
+    /// The read of publications that follows the comparison in the same command, if one is needed. The ticket of this
+    /// read is not used.
     pub read: Option<Box<Read>>,
 }
 
@@ -144,8 +145,8 @@ pub struct Read {
     pub direction: Direction,
 }
 
-/// The order in which a read returns publications, and which of them it returns if there are more
-/// than its limit.
+/// The order in which a read returns publications, and which publications it returns if there are more than the read's
+/// limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The oldest publications, oldest first.
@@ -291,10 +292,10 @@ pub struct Found {
     pub top: Position,
     /// The id of the publication at `top`; 0 if unknown.
     pub id: u64,
-    /// The latest publication, after the offset of its predecessor; `None` if the publication is not stored or not
-    /// later than [`Check::seen`].
+    /// The offset of the publication before the latest one, and the latest publication itself; `None` if the latest
+    /// publication is not stored or not later than [`Check::seen`].
     pub latest: Option<(u64, Bytes)>,
-    /// The result of [`Check::read`]; `None` if nothing was to be read, or if it can't be read.
+    /// The result of [`Check::read`]; `None` if no read was ordered, or if the read failed.
     pub entries: Option<Box<Entries>>,
 }
 

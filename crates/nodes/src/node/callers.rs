@@ -1,4 +1,5 @@
-//! Returns the caller that a message contains, and the empty answer to which the nodes' replies are added.
+//! Functions on queries and commands: one returns the caller in a message, the other the empty answer to which the
+//! nodes' replies are added.
 
 use std::sync::Arc;
 

@@ -19,8 +19,8 @@ const AGAIN_MAX: usize = 10_000;
 /// again.
 const SOURCES_MAX: usize = 1024;
 
-/// The maximum number of executed commands tracked per node above the first missing sequence number. Beyond it, the
-/// missing commands with the lowest numbers count as executed.
+/// The maximum number of executed commands tracked per node above the first missing sequence number. If there are more,
+/// the missing commands with the lowest numbers count as executed.
 const APART_MAX: usize = 1024;
 
 /// How an entry of the control stream is handled.
@@ -67,8 +67,8 @@ struct Own {
     /// command is kept until the stream contains it, however long that takes.
     ban: Option<(Bytes, Ban)>,
     state: OwnState,
-    /// Whether this node has executed, after this command, another node's command about the same ban that precedes this
-    /// command in the stream.
+    /// Whether this node has executed this command and then another node's command about the same ban, although the
+    /// stream contains them in the opposite order. The ban must then be applied again.
     is_overtaken: bool,
 }
 
@@ -238,8 +238,8 @@ impl NodeCommands {
         });
     }
 
-    /// Records that the stream contains a command of this node. If this node has since executed other commands about
-    /// the same ban that precede the command in the stream, returns the ban, which must be applied again.
+    /// Records that the stream contains a command of this node. Returns the command's ban if it must be applied again:
+    /// if this node has executed other commands about the ban after this one, although they precede it in the stream.
     pub(super) fn mark_read(&mut self, sequence: u64) -> Option<Ban> {
         let own = &mut self.own;
         let place = own.binary_search_by_key(&sequence, |own| own.envelope.sequence);
@@ -251,8 +251,8 @@ impl NodeCommands {
     }
 
     /// Handles another node's command about the ban `name`. Drops those of this node's commands about the ban that were
-    /// already read from the stream. Returns `false` if a later command of this node about the ban is yet to be read
-    /// from the stream.
+    /// already read from the stream. Returns `false` if this node has another command about the ban that it has not
+    /// read from the stream yet: that command comes later in the stream.
     pub(super) fn replace(&mut self, name: &Bytes) -> bool {
         if self.is_open(name) {
             self.retain(|own| own.state == OwnState::Unread || own.name() != Some(name));

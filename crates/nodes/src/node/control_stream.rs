@@ -83,7 +83,8 @@ impl Node {
         self.caught_up();
     }
 
-    /// Reads the whole stream and the stored bans again.
+    /// Reads the whole stream and the stored bans again. `are_commands_lost`: commands of other nodes were lost, so
+    /// this is counted and reported. `is_stream_lost`: the store has lost entries.
     fn begin_again(&mut self, are_commands_lost: bool, is_stream_lost: bool) {
         if are_commands_lost {
             self.counts.lost += 1;

@@ -170,7 +170,7 @@ impl Node {
         self.is_current && self.is_connected()
     }
 
-    /// Returns the next output.
+    /// Removes and returns the next output; `None` if there is none.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -456,7 +456,8 @@ impl Node {
         self.finish_cluster_requests();
     }
 
-    /// Passes a message to the workers of this node. With an `origin`, the workers' replies are combined into an answer.
+    /// Passes a message to the workers of this node. With an `origin`, the workers' replies are combined into an
+    /// answer; without one, no answer is made.
     fn begin(&mut self, mut message: NodeMessage, origin: Option<TaskOrigin>, within_ms: u64) {
         let Some(origin) = origin else {
             return self.outputs.push_back(Output::Perform(message));

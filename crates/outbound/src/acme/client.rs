@@ -147,8 +147,8 @@ pub(super) fn is_https(url: &str) -> bool {
     uri.is_ok_and(|uri| uri.scheme() == Some(&Scheme::HTTPS))
 }
 
-/// Returns the delay of a `Retry-After` header in seconds, limited because the library adds it to the clock unchecked. Dates
-/// are ignored.
+/// Returns the delay in the `Retry-After` header in seconds; `None` if there is none, or if the header is a date. The
+/// delay is limited, because the library adds it to the clock without checking for an overflow.
 fn retry_after_s(reply: &HttpReply) -> Option<u64> {
     let mut headers = reply.headers.iter();
     let (_, value) = headers.find(|(name, _)| name.eq_ignore_ascii_case(RETRY_AFTER.as_str()))?;
@@ -156,7 +156,7 @@ fn retry_after_s(reply: &HttpReply) -> Option<u64> {
     Some(seconds.min(RETRY_AFTER_S_MAX))
 }
 
-/// Creates the error of a missing response, or of a response that reports a server problem.
+/// Creates the error for a request that got no response, or got a response that reports a server problem.
 fn unreachable_error(words: String) -> Error {
     Error::Other(Box::new(OrderError::Unreachable(words)))
 }

@@ -124,7 +124,7 @@ async fn complete_challenge(
         let mut authorization = authorization?;
         let name = authorization.identifier().to_string();
         match authorization.status {
-            // The authority has validated the name recently.
+            // The authority has validated the name recently, so no challenge is needed.
             AuthorizationStatus::Valid => continue,
             AuthorizationStatus::Pending => {}
             status => {

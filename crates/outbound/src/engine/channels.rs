@@ -119,8 +119,8 @@ impl PortClient for Channels {
         }
     }
 
-    /// Comparisons are independent: each concerns one channel and contains the position that the node had seen when the
-    /// comparison was ordered.
+    /// Only comparisons are independent of each other: each concerns one channel and contains the position that the
+    /// node had seen when the comparison was ordered.
     fn is_independent(job: &HomeJob) -> bool {
         matches!(job, HomeJob::Compare(_))
     }
@@ -373,8 +373,8 @@ fn check(shared: &SharedPorts, session: &EngineSession, checks: &[Check]) -> Cmd
     command
 }
 
-/// Returns whether one of these comparisons also reads publications. Such a comparison runs as a script of its own, so
-/// that Redis can execute other commands between two of them.
+/// Returns whether one of these comparisons also reads publications. Each comparison that does so runs as a script of
+/// its own, so that Redis can execute other commands between the scripts.
 fn has_read(checks: &[Check]) -> bool {
     checks.iter().any(|check| check.read.is_some())
 }
@@ -477,7 +477,8 @@ fn read_entries(order: &Read, reply: Value) -> Option<Box<Entries>> {
     read_list(order, top, parts.next()?)
 }
 
-/// Returns the publications that a read has found in a channel with this position.
+/// Converts the reply to a read of a channel. `top` is the position of the channel. Returns `None` if the reply is
+/// malformed.
 fn read_list(order: &Read, top: Position, list: Value) -> Option<Box<Entries>> {
     let mut entries = entries(list)?;
     if order.direction == Direction::Latest {
@@ -490,8 +491,8 @@ fn read_list(order: &Read, top: Position, list: Value) -> Option<Box<Entries>> {
     }))
 }
 
-/// Returns the offset before the first of these entries, which have consecutive offsets. Returns the channel's latest
-/// offset if there are no entries, or if a read of the latest entries did not return the channel's last one.
+/// Returns the offset that precedes the first of these entries, whose offsets are consecutive. If there are no entries,
+/// or if a read of the latest entries lacks the channel's latest one, returns the channel's latest offset.
 fn before(top: Position, entries: &[(u64, Bytes)], order: &Read) -> u64 {
     let is_chain = entries.last().is_none_or(|(last, _)| *last == top.offset);
     match entries.first() {

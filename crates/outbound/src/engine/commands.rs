@@ -302,8 +302,8 @@ impl<C: PortClient> Commands<C> {
         }
     }
 
-    /// Puts a waiting probe before all pending jobs. This is not an arm of the `select` that receives orders, because
-    /// under load that arm would always be chosen.
+    /// Puts a waiting probe before all pending jobs. The `select` that receives orders has no arm for probes, because
+    /// under load it would always choose the arm for orders.
     fn take_probe(&mut self) {
         if let Ok(channel) = self.probes.try_recv() {
             self.pending.push_front(C::probe(channel));

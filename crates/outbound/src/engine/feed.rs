@@ -161,7 +161,7 @@ impl Feed {
             .map_err(|error| call_error(&error))
     }
 
-    /// Subscribes to topics in batches, and reports each batch as followed.
+    /// Subscribes to topics in batches, and reports each batch as followed. The error is always `Some`.
     async fn follow(&mut self, topics: &[Arc<str>]) -> Result<(), Option<CallError>> {
         for batch in topics.chunks(BATCH_MAX) {
             let channels: Vec<_> = batch.iter().map(|topic| self.channel(topic)).collect();
@@ -210,8 +210,8 @@ impl Feed {
                         let words = "redis: the connection for subscriptions does not respond";
                         return Err(Some(CallError::new(CallErrorKind::Timeout, words)));
                     } else {
-                        // The probe is published over the connection for commands. If that
-                        // connection does not reply, it is closed as well.
+                        // The probe is published over the connection for commands. If that connection is dead too, its
+                        // command times out and the connection is closed.
                         is_probed = probes.send(self.reader.probe.clone()).is_ok();
                     }
                 }
@@ -265,7 +265,7 @@ impl Reader {
         }
     }
 
-    /// Passes a message of Redis on if it is a feed item of a channel. Returns whether it is.
+    /// Passes a message from Redis on to the home worker if it is a feed item of a channel. Returns whether it is.
     fn item(&self, events: &Events<channel::Event>, channel: &[u8], data: Bytes) -> bool {
         let topic = channel.strip_prefix(&self.topics[..]);
         let topic = topic.and_then(|topic| str::from_utf8(topic).ok());
@@ -288,7 +288,7 @@ impl Reader {
         true
     }
 
-    /// Passes on a message from another node. Returns whether the data is such a message.
+    /// Passes `data` on to the node if it is a message from another node. Returns whether it is.
     fn received(&self, events: &Events<peer::Event>, channel: &[u8], data: Bytes) -> bool {
         let event = if *channel == self.shared.keys.single("control") {
             let Some((message, place)) = message(&data).and_then(|one| {
@@ -305,7 +305,8 @@ impl Reader {
         } else {
             peer::Event::Received(data.clone())
         };
-        // Dropped messages count as lost. Lost messages of the control stream are detected by the gap in the offsets.
+        // If messages are dropped, the node is told with this event that earlier messages may be lost. It detects lost
+        // messages of the control stream by the gap in the offsets.
         let missed = || (Vec::new(), peer::Event::Up(StoreState::Same));
         if !events.push_item(event, data.len(), missed) {
             EngineFigures::add(&self.shared.figures.dropped, 1);

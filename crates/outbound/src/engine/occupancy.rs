@@ -21,8 +21,8 @@ pub(super) fn command(shared: &SharedPorts, session: &EngineSession, order: &Occ
     command
 }
 
-/// Parses the reply of `occupy.lua`: whether the change occupied or vacated the channel in the whole cluster, and the time in
-/// milliseconds since 1970.
+/// Parses the reply of `occupy.lua`: whether the change occupied or vacated the channel in the whole cluster, and the
+/// time in milliseconds since 1970. Returns `None` if the reply is malformed.
 pub(super) fn outcome(reply: Value) -> Option<(bool, u64)> {
     let mut parts = list(reply)?;
     let is_changed = number(&parts.next()?)? == 1;

@@ -24,8 +24,9 @@ use super::shared::SharedPorts;
 /// The maximum number of stored entries of the control stream.
 const CONTROL_SIZE: u32 = 10_000;
 
-/// The times for which the entries and the position of the control stream are stored.
+/// The time for which the entries of the control stream are stored.
 const CONTROL_TTL: Duration = Duration::from_secs(7 * 86_400);
+/// The time for which the position of the control stream is stored.
 const CONTROL_POSITION_TTL: Duration = Duration::from_secs(30 * 86_400);
 
 /// The difference between two successive epochs of the control stream. It is odd, so that no epoch repeats modulo 2^64.

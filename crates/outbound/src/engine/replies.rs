@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redis::Value;
 use veche_types::{Epoch, Position};
 
-/// Returns the bytes of a string.
+/// Returns the bytes of a string; `None` for a value of another type.
 pub(super) fn bytes(value: Value) -> Option<Vec<u8>> {
     match value {
         Value::BulkString(bytes) => Some(bytes),
@@ -27,7 +27,8 @@ pub(super) fn number(value: &Value) -> Option<i64> {
     }
 }
 
-/// Returns the elements of a list, or alternately the names and values of a map.
+/// Returns the elements of a list; for a map, each name followed by its value. Returns `None` for a value of another
+/// type.
 pub(super) fn list(value: Value) -> Option<std::vec::IntoIter<Value>> {
     match value {
         Value::Array(list) | Value::Set(list) => Some(list.into_iter()),
@@ -42,7 +43,7 @@ pub(super) fn list(value: Value) -> Option<std::vec::IntoIter<Value>> {
     }
 }
 
-/// Parses a position in the form `epoch:offset`.
+/// Parses a position in the form `epoch:offset`; `None` if it is malformed.
 pub(super) fn position(text: &[u8]) -> Option<Position> {
     let text = str::from_utf8(text).ok()?;
     let (epoch, offset) = text.split_once(':')?;

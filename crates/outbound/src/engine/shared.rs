@@ -19,8 +19,8 @@ use super::scripts::RedisKeys;
 /// succeeds the node can't publish. Sentinels are asked less often, because all ports of all nodes ask the same few ones.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
 
-/// Refused commands that are further apart than this are reported separately. Each node renews its lease more often, so a
-/// lasting refusal is reported once.
+/// A refused command is reported only if no command was refused in this time before it. Each node renews its lease at
+/// shorter intervals, so a lasting refusal is reported once.
 const REFUSED_APART: Duration = Duration::from_secs(10);
 
 /// The settings of an engine: its location, and its use by this node.

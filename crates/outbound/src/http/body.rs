@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// The maximum number of bytes that are reserved because of a declared `Content-Length`.
 const ANNOUNCED_BYTES_MAX: u64 = 1 << 20;
 
-/// A body being read. Dropping it before its end closes its connection.
+/// A body that is being read. If this value is dropped before the end of the body, the connection is closed.
 pub(super) struct IncomingBody {
     /// The source of the rest of the body; `None` at the end of the body, and after an error.
     source: Option<(Incoming, HttpExchange)>,

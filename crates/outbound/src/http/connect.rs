@@ -138,7 +138,7 @@ where
     })
 }
 
-/// Returns the kind of the I/O error that caused an HTTP error.
+/// Returns the kind of the I/O error that caused an HTTP error; `None` if the cause was not an I/O error.
 pub(super) fn io_kind(error: &hyper::Error) -> Option<io::ErrorKind> {
     let cause = error.source()?.downcast_ref::<io::Error>()?;
     Some(cause.kind())

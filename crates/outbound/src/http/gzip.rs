@@ -66,7 +66,7 @@ impl Inflater {
     /// # Errors
     /// The body is truncated.
     pub(super) fn finish(&mut self) -> io::Result<Vec<u8>> {
-        // A response without a body has no gzip data either.
+        // An empty body, as in a response to HEAD, is not an error although it is not valid gzip data.
         if self.has_begun {
             self.decoder.try_finish()?;
         }

@@ -22,7 +22,8 @@ pub(super) fn to_server(value: MysqlValue) -> Theirs {
     }
 }
 
-/// Converts a value of the server. Numbers that a double represents exactly become numbers, all others text; times become text.
+/// Converts a value of the server. Numbers that a double represents exactly become numbers. Other numbers and times
+/// become text.
 pub(super) fn from_server(value: Theirs, column: &Column) -> MysqlValue {
     match value {
         Theirs::NULL => MysqlValue::Null,

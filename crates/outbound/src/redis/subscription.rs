@@ -205,8 +205,8 @@ impl MessageQueue {
         self.news.notify_one();
     }
 
-    /// Records that messages may be missing after those received so far. If no message arrives between two such gaps, only the
-    /// later error is reported.
+    /// Records that messages may be missing after those received so far. If this method is called again before another
+    /// message arrives, only the later error is reported.
     fn tell(&self, fault: CallError) {
         let items = &mut self.come.lock().items;
         match items.back_mut() {
@@ -243,7 +243,7 @@ impl MessageQueue {
     }
 }
 
-/// Converts a push to a message with its pattern, channel and data.
+/// Converts a push to a message with its pattern, channel and data; `None` if the push is malformed.
 fn message(push: PushInfo) -> Option<RedisMessage> {
     let mut parts = push.data.into_iter().map(|part| match part {
         Value::BulkString(bytes) => Some(bytes),

@@ -27,7 +27,7 @@ impl LoggedClient {
 }
 
 impl Workers {
-    /// Returns the fields of log lines about an event: its client, and the process.
+    /// Returns the fields of log lines about an event: its client, and the process; `None` if both are unknown.
     pub(super) fn about(
         &self,
         origin: EventOrigin,
@@ -68,7 +68,8 @@ impl Workers {
         place.to_string()
     }
 
-    /// Adds the client of a handler to the log lines that were added from index `since` on.
+    /// Names the client of a handler in the log lines among the effects from index `since` on, unless they already name
+    /// one.
     pub(super) fn name_in_log(&mut self, since: usize, origin: EventOrigin) {
         let unnamed = |effect: &Effect| matches!(effect, Effect::Log { about: None, .. });
         if !self.effects.list[since..].iter().any(unnamed) {

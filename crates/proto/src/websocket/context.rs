@@ -3,8 +3,8 @@
 //!
 //! A DEFLATE stream contains more state, but a decoder can't notice the loss of that state. So
 //! [`Codecs`](super::Codecs) uses one stream for all connections, and primes it with these bytes before each message.
-//! So a context costs as many bytes as its messages had, up to its window, instead of a stream of its own (300 KiB for
-//! both directions).
+//! A context therefore takes only as much memory as its messages, at most the size of its window. A stream for each
+//! connection would take 300 KiB for both directions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -141,7 +141,8 @@ impl DeflateContext {
         true
     }
 
-    /// Returns whether no message was sent since the last call; to be called at intervals.
+    /// Returns whether no message was sent since the last call. If so, the caller drops the context. Has to be called
+    /// at intervals.
     pub(super) fn release_if_idle(&mut self) -> bool {
         !std::mem::take(&mut self.used)
     }

@@ -1,5 +1,5 @@
-//! Converts the output of a worker process into effects, so that the server executes it with the same code as the output of any
-//! other runtime.
+//! Converts the output of a worker process into effects. The server then executes them with the same code as the
+//! effects of any other runtime.
 
 use veche_types::{ConnectionId, MessageKind, PayloadKind};
 

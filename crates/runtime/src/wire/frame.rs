@@ -171,7 +171,7 @@ impl FrameDecoder {
         Err(error)
     }
 
-    /// Appends input to the partial frame until it has `until` bytes.
+    /// Moves bytes from the input to the partial frame, until that frame has `until` bytes or the input is empty.
     fn take(&mut self, input: &mut &[u8], until: usize) {
         let missing = until.saturating_sub(self.partial.len());
         let (taken, rest) = input.split_at(missing.min(input.len()));

@@ -165,7 +165,7 @@ pub enum WorkerEffect<'a> {
 pub struct WorkerCall<'a> {
     /// The id of the call, which the frame with its result repeats.
     pub id: u64,
-    /// The event whose handler makes the call.
+    /// The event whose handler makes the call; `None` if the call belongs to no event.
     pub event: Option<u64>,
     /// The kind of the call with its arguments.
     pub request: CallRequest<'a>,
@@ -199,10 +199,10 @@ pub enum CallRequest<'a> {
         connection: Option<WorkerConnection>,
         /// A valid channel name.
         channel: Cow<'a, str>,
-        /// The client's last known position in the channel.
+        /// The client's last known position in the channel, if missed publications are to be recovered.
         since: Option<Position>,
     },
-    /// Replaces the token that a connection was opened with.
+    /// Replaces the token with which a connection was opened.
     Renew {
         /// The connection whose token is replaced; `None` for the connection of the event being handled.
         connection: Option<WorkerConnection>,
@@ -469,7 +469,7 @@ fn effect<'a>(
     })
 }
 
-/// Returns the data of one part of a streamed response.
+/// Returns the data of a piece of a streamed response. `number` is the number of the payload part that contains it.
 fn written<'a>(number: Option<u32>, parts: &PayloadParts<'a>) -> Result<&'a [u8], String> {
     let data = parts.get(number.ok_or("the field \"data\" is missing")?)?;
     match data {

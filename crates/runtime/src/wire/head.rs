@@ -291,7 +291,7 @@ pub struct AnswerHead<'a> {
     /// The type of the frame, `type` in JSON.
     #[serde(rename = "type")]
     pub kind: FrameKind,
-    /// The id of the event.
+    /// The id of the event; `None` for effects that belong to no event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
     /// The effects in order.
@@ -403,7 +403,7 @@ pub struct GrantHead<'a> {
     #[serde(borrow, default, deserialize_with = "nullable")]
     #[serde(skip_serializing_if = "str::is_empty")]
     pub user: Cow<'a, str>,
-    /// The expiry in seconds since 1970.
+    /// The expiry in seconds since 1970; `None` if it never expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expire_at: Option<u64>,
     /// Whether the connection or subscription has expired.
@@ -441,7 +441,7 @@ pub struct SubscriptionHead<'a> {
     /// The name of the channel.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
-    /// The expiry in seconds since 1970.
+    /// The expiry in seconds since 1970; `None` if it never expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expire_at: Option<u64>,
     /// The number of the payload part with the client's public data.
@@ -492,7 +492,7 @@ pub struct CallHead<'a> {
     pub kind: FrameKind,
     /// The id of the call, unique within the process.
     pub id: u64,
-    /// The event whose handler makes the call.
+    /// The event whose handler makes the call; `None` if the call belongs to no event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<u64>,
     /// The name of the call.
@@ -535,7 +535,7 @@ pub struct CallHead<'a> {
     #[serde(borrow, default, deserialize_with = "nullable")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// The time limit in seconds.
+    /// The time limit of an HTTP request in seconds, if it differs from the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
     /// The number of the payload part with a body or values.

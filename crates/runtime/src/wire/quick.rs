@@ -139,7 +139,8 @@ impl<'a> Answer<'a> {
         Some(Self { id, rest })
     }
 
-    /// Reads the rest of the head: passes each effect to `send`, and the length of each part to `part`.
+    /// Reads the rest of the head: passes each effect to `send`, and the length of each part to `part`. Returns `None`
+    /// if the head has another form.
     fn finish(
         &self,
         mut send: impl FnMut(SendEffect) -> Option<()>,

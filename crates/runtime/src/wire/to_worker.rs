@@ -106,7 +106,7 @@ impl<'a> OutgoingEvent<'a> {
 }
 
 impl EventHead<'_> {
-    /// Returns the head of an event with all other fields empty.
+    /// Returns the head of the event with this id and name. All other fields are empty.
     #[must_use]
     pub fn new(id: u64, event: EventName) -> Self {
         Self {
@@ -299,7 +299,7 @@ impl<'a> ResultHead<'a> {
         head
     }
 
-    /// Returns the state of an open connection.
+    /// Returns the result of a call that requests the state of a connection, which is open.
     #[must_use]
     pub fn connection(id: u64, known: EventConnection<'a>, request: &'a Request) -> Self {
         let attributes = known.attributes.into_iter().flat_map(Attributes::iter);
@@ -314,7 +314,7 @@ impl<'a> ResultHead<'a> {
         }
     }
 
-    /// Returns the head and the payload of a call's outcome.
+    /// Returns the head and the payload of the frame that reports a call's outcome.
     #[must_use]
     pub fn of_outcome(id: u64, outcome: &'a CallOutcome) -> (Self, Cow<'a, [u8]>) {
         let mut head = Self::new(id);

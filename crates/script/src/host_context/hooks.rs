@@ -20,7 +20,7 @@ impl HostContext {
         self.open_hooks.borrow_mut().insert(number, open);
     }
 
-    /// Returns a request that is undecided.
+    /// Returns the request with a number; `None` if it already has a response.
     pub(crate) fn hook_request(&self, number: u64) -> Option<OpenHook> {
         self.open_hooks.borrow().get(&number).copied()
     }

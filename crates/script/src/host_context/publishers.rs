@@ -8,7 +8,7 @@ use veche_runtime::Token;
 /// The maximum number of coroutines resumed in one turn. Others are resumed in later turns.
 const WOKEN_MAX: usize = 256;
 
-/// The minimum number of waiting coroutines before cancelled ones are removed.
+/// Cancelled coroutines are removed only if the list has more entries than this.
 const PUBLISHERS_MIN: usize = 1024;
 
 /// The waiting coroutines in order of arrival.

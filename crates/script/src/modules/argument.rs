@@ -102,7 +102,7 @@ impl Arguments {
         }
     }
 
-    /// Returns a required argument.
+    /// Returns the value of a required argument. If `value` is `None`, fails with an error that `what` was expected.
     pub(super) fn needed<T>(&self, number: usize, value: Option<T>, what: &str) -> mlua::Result<T> {
         value.ok_or_else(|| self.expected(number, what))
     }

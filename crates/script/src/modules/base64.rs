@@ -84,7 +84,8 @@ pub(super) fn module(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table
     Ok(module)
 }
 
-/// Checks that the VM's limit leaves memory for a result and for the buffer in which it is built, outside the VM.
+/// Checks that the VM's limit leaves memory for a result twice: for the Lua string, and for the buffer outside of the VM
+/// in which the result is built.
 ///
 /// # Errors
 /// Too little memory is left.

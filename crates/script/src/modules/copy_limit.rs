@@ -28,10 +28,11 @@ impl CopyLimit {
         Self { left }
     }
 
-    /// Counts bytes before they are copied; returns `false` if they exceed the limit.
+    /// Counts bytes before they are copied. Returns `false` if they exceed the limit, so that the caller can raise its own
+    /// error.
     ///
     /// # Errors
-    /// The run of the script has to end.
+    /// Fails if the run of the script was ended, for example for its CPU time.
     pub(super) fn take(&self, bytes: usize) -> mlua::Result<bool> {
         go_on()?;
         let left = self.left.get().checked_sub(bytes);

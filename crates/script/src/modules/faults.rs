@@ -23,7 +23,8 @@ pub(super) fn is_utf8(text: &[u8]) -> mlua::Result<bool> {
     }
 }
 
-/// Returns the text of an error of a Rust function: its innermost cause and the line of the script that called it.
+/// Returns the text of an error of a Rust function: the innermost cause, and the line of the script that called the
+/// function.
 pub(crate) fn words(error: &mlua::Error) -> String {
     match error {
         mlua::Error::CallbackError { cause, traceback } => {
@@ -61,8 +62,8 @@ pub(super) fn behind_own_place(message: &[u8]) -> &[u8] {
     place.map_or(message, |place| &message[place + 2..])
 }
 
-/// Adds the line number to the first entry of a traceback, if it is missing. LuaJIT omits it if an operation such as
-/// an addition or a call of nil failed; it is then copied from the beginning of the error text.
+/// Adds the line number to the first entry of a traceback, if the entry has none. LuaJIT omits this number if an operation
+/// such as an addition or a call of nil failed. The number is copied from the beginning of the error text.
 pub(crate) fn with_line(words: &str, traceback: String) -> String {
     const HEAD: &str = "stack traceback:\n\t";
     let placed = || {

@@ -63,7 +63,7 @@ impl<T> GrowingList<T> {
 
 impl<T: PartialEq> GrowingList<T> {
     /// Returns the number of the object in the list that equals `one`. If there is none, adds `one` and returns its
-    /// number; `None` if the list already has `most` objects.
+    /// number, unless the list already has `most` objects: then adds nothing and returns `None`.
     pub(super) fn keep_equal(&self, one: T, most: usize) -> Option<f64> {
         let list = &mut self.inner.borrow_mut().list;
         let known = list.iter().position(|known| **known == one);

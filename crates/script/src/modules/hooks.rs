@@ -416,7 +416,7 @@ impl ResponseTable<'_> {
     }
 
     /// Returns the decoded bytes of the field whose name is `base64`. If this field is missing, returns the field whose
-    /// name is `name`: a string as bytes if the client's data was binary, any other value as JSON.
+    /// name is `name`, as JSON; but if the client's data was binary, a string is returned as bytes.
     fn blob(&self, name: &str, base64: &str) -> mlua::Result<Option<Blob>> {
         match self.get(base64)? {
             Value::Nil => {}

@@ -217,7 +217,7 @@ fn respond(
         headers,
     });
     if is_head || matches!(status, 204 | 304) {
-        // Responses to HEAD, 204 and 304 are sent without a body, so the function is not called.
+        // A response to HEAD, or with the status 204 or 304, is sent without a body, so the function is not called.
         requests.end(number);
         let is_whole = true;
         context.effect(Effect::End { to, is_whole });

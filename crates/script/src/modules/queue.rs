@@ -100,8 +100,8 @@ fn find(held: &HeldValues<Arc<Queue>>, number: f64) -> mlua::Result<Arc<Queue>> 
         .ok_or_else(|| fault("there is no queue with that number"))
 }
 
-/// Begins a wait with `token` and returns the token's number; without a token, nothing waits. The wait ends at the
-/// time `until_s` in seconds, or has no time limit if `until_s` is not a number.
+/// Begins a wait with `token`, and returns false and the token's number. If `token` is `None`, begins no wait and returns
+/// only false. The wait ends at the time `until_s` in seconds, or has no time limit if `until_s` is not a number.
 fn wait(
     lua: &Lua,
     context: &HostContext,

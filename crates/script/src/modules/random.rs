@@ -118,7 +118,8 @@ fn no_numbers(error: getrandom::Error) -> mlua::Error {
     fault(format!("can't get random numbers from the system: {error}"))
 }
 
-/// Returns a uniformly distributed number below `count`; numbers from the last, incomplete round are discarded.
+/// Returns a uniformly distributed number below `count`. Discards random numbers from the end of the 64-bit range that
+/// does not hold all remainders, since they would make small results more likely.
 fn below(context: &HostContext, count: u64) -> mlua::Result<u64> {
     let whole_rounds = u64::MAX - u64::MAX % count;
     loop {

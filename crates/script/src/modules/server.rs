@@ -21,7 +21,7 @@ const URL_BYTES_MAX: usize = 16 << 10;
 /// The longest name in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The longest time of an option in seconds: a day.
+/// The longest time that an option may set, in seconds: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 
 /// The properties of a kind of server.
@@ -256,7 +256,7 @@ impl NamedOptions {
         }
     }
 
-    /// Returns an option that is a human-readable name.
+    /// Returns an option that is a name: a short text without control characters. `None` if the option is not set.
     pub(super) fn name(&mut self, name: &str) -> mlua::Result<Option<String>> {
         let text = self.text(name)?;
         let is_good = |text: &String| {

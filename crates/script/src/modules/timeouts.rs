@@ -19,7 +19,7 @@ pub(super) fn timeout(
     seconds(&given, "timeout", default_s, what)
 }
 
-/// Reads any option that is a duration in seconds.
+/// Converts the value of an option that is a duration in seconds; nil gives `default_s`.
 pub(super) fn seconds(
     value: &Value,
     option: &str,

@@ -5,15 +5,16 @@
 use super::parse::{Item, Pattern, Single};
 use super::set::Set;
 
-/// LuaJIT's matcher is used for subjects up to a length between `SUBJECT_BYTES_MIN` and `SUBJECT_BYTES_MAX`. On longer
-/// subjects Veche's own matcher is not slower.
+/// LuaJIT's matcher is used for subjects up to a length that depends on the pattern. A length below `SUBJECT_BYTES_MIN` is
+/// not worthwhile. Beyond `SUBJECT_BYTES_MAX` Veche's own matcher is not slower.
 const SUBJECT_BYTES_MIN: usize = 8;
 const SUBJECT_BYTES_MAX: usize = 1024;
 /// The maximum length of a subject in which LuaJIT searches for plain text. Its search is fast, but not linear in the
 /// worst case.
 const SEARCHED_BYTES_MAX: usize = 64 << 10;
 
-/// Returns a length up to which LuaJIT searches any subject for the plain `text` within `steps`.
+/// Returns a length up to which LuaJIT searches any subject for the plain `text` within `steps`. `None` if there is no
+/// such length.
 pub(crate) fn harmless_searched_bytes(text: &[u8], steps: u64) -> Option<usize> {
     let bytes = (steps as f64 / searching_cost(1.0, text.len())) as usize;
     (bytes > 0).then_some(bytes.min(SEARCHED_BYTES_MAX))
@@ -127,8 +128,8 @@ impl RemainingCost {
         self.failing == 0.0
     }
 
-    /// Returns the cost of the pattern after an item is put before it. The item can fail, and an attempt to match it
-    /// takes `steps`.
+    /// Returns the cost with one more item in front of the remaining items. The item can fail, and an attempt to match
+    /// it takes `steps`.
     fn behind(self, steps: f64) -> Self {
         Self {
             failing: self.failing + steps,
@@ -162,7 +163,7 @@ impl RemainingCost {
         }
     }
 
-    /// Returns the cost of the pattern after a repetition with `*` or `+` is put before it. `is_clear` means that the
+    /// Returns the cost with a repetition, written with `*` or `+`, in front of the remaining items. `is_clear` means that the
     /// remaining items can match only at the end of the longest repetition.
     fn behind_most(self, places: f64, single: f64, at_least_one: bool, is_clear: bool) -> Self {
         let run = Self {
@@ -188,7 +189,7 @@ impl RemainingCost {
         }
     }
 
-    /// Returns the cost of the pattern after a repetition with `-` is put before it. `is_clear` means that the
+    /// Returns the cost with a repetition, written with `-`, in front of the remaining items. `is_clear` means that the
     /// remaining items can match only at the end of the longest repetition.
     fn behind_least(self, places: f64, single: f64, is_clear: bool) -> Self {
         if self.is_sure() {

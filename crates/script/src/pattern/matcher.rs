@@ -27,7 +27,7 @@ pub(crate) enum Capture {
     Position(usize),
 }
 
-/// The end of the match of the remaining pattern, if it matched.
+/// The position at which a match ends; `None` if there is no match.
 type MatchEnd = Result<Option<usize>, Error>;
 
 impl<'a> Matcher<'a> {
@@ -65,7 +65,8 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Returns the next match of a series. `next` is the position at which it may start: 0 at first, `None` after the end.
+    /// Returns the next match of a series. `next` is the first position at which that match may start: 0 for a new
+    /// series, `None` if there is no further match. It is updated for the following call.
     pub(crate) fn find_next(
         &mut self,
         next: &mut Option<usize>,
@@ -85,8 +86,8 @@ impl<'a> Matcher<'a> {
         self.pattern.captures.len()
     }
 
-    /// Returns the capture `index` (from 0) of the last match, `whole`. A pattern without captures has the whole match
-    /// as its first.
+    /// Returns the capture `index` (from 0) of the last match, whose range is `whole`. If the pattern has no captures, the
+    /// whole match is capture 0.
     #[inline]
     pub(crate) fn capture(&self, index: usize, whole: &Range<usize>) -> Result<Capture, Error> {
         match self.pattern.captures.get(index) {

@@ -142,7 +142,7 @@ impl StepBudget {
         self.spend(bytes / BULK_BYTES)
     }
 
-    /// Returns how many of `bytes` may be processed one by one.
+    /// Returns how many of `bytes` bytes the remaining steps suffice for, at one step per byte.
     fn cap(&self, bytes: usize) -> usize {
         usize::try_from(self.left()).map_or(bytes, |left| left.min(bytes))
     }

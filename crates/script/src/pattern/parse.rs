@@ -18,7 +18,7 @@ pub(crate) struct Pattern {
     pub(super) sets: Vec<Set>,
     /// The bytes of all [`Item::Literal`].
     pub(super) literals: Vec<u8>,
-    /// The captures after a complete match.
+    /// The kind that each capture has after a complete match.
     pub(super) captures: Vec<CaptureKind>,
     pub(super) anchored: bool,
     /// The length of the text of the longest set in brackets.
@@ -81,7 +81,7 @@ pub(super) enum Item {
     Frontier(u32),
     /// A reference to a capture, such as `%1`.
     Back(u8),
-    /// A back reference to a position capture, which has no text to compare with.
+    /// A back reference to a position capture. It never matches, since such a capture has no text to compare with.
     Never,
     Open(u8),
     Close(u8),
@@ -93,8 +93,8 @@ pub(super) enum Item {
     Finish,
 }
 
-// The field `then` of a quantifier is what the byte after the repetition must match, if that is
-// known. With it the matcher skips positions at which the rest of the pattern would fail.
+// The field `then` of a quantifier is the item that the byte after the repetition must match, if that is known. It lets
+// the matcher skip positions at which the rest of the pattern would fail.
 const _: () = assert!(size_of::<Item>() <= 20);
 
 impl Pattern {
@@ -129,8 +129,8 @@ impl Pattern {
         pattern
     }
 
-    /// Returns what the first byte must match so that the items from index `at` on match; `None` if
-    /// this is unknown, or if the items may match the empty string.
+    /// Returns a condition for the items from index `at` on: they match only if the next byte of the subject matches the
+    /// returned item. `None` if no condition is known, or if the items may match the empty string.
     pub(super) fn required(&self, at: usize) -> Option<Single> {
         let first = self.items[at..]
             .iter()

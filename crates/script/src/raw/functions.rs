@@ -258,8 +258,8 @@ pub(super) unsafe extern "C-unwind" fn sort_kind(state: *mut lua_State) -> c_int
     /// The maximum total size in bytes of the strings of a list that C may sort: each comparison
     /// may read whole strings.
     const FEW_BYTES: usize = 16 << 10;
-    /// The maximum number of values whose types are examined: sorting more values takes longer than
-    /// the CPU budget of a run.
+    /// The maximum number of values whose types are examined. A longer list counts as neither short nor of one type, since
+    /// sorting it would exceed the CPU budget of a run anyway.
     const VALUES_MAX: usize = 200_000;
     // SAFETY: the caller has checked the type of the list; one value is pushed at a time.
     unsafe {

@@ -531,7 +531,7 @@ fn push_all(state: *mut lua_State, arguments: &[Argument<'_>]) {
     }
 }
 
-/// Returns the token that a yielded coroutine waits for.
+/// Returns the token for which a yielded coroutine waits; `None` if the script itself has yielded.
 fn yielded(state: *mut lua_State) -> Option<Token> {
     // SAFETY: reading values of the stack by index; an index without a value reads as nothing.
     unsafe {

@@ -124,7 +124,7 @@ impl VmMemory {
         self.used_bytes() >= self.bytes_max()
     }
 
-    /// Returns whether the process is short of memory, so that the VM may not grow.
+    /// Returns whether the process was short of memory at the last check. The VM may then grow by at most [`SHORT_BYTES`].
     pub(super) fn is_short(&self) -> bool {
         self.short_bytes_max.get() != usize::MAX
     }
@@ -190,8 +190,8 @@ impl VmMemory {
         self.short_bytes_max.set(short_bytes_max);
     }
 
-    /// Returns whether a block of `bytes` bytes is granted, after which the VM uses `needs` bytes. `needs` includes the
-    /// old block if a growing block may be copied.
+    /// Returns whether a block of `bytes` bytes is granted. `needs` is the number of bytes that the VM would then use; it
+    /// includes the old block if a growing block may be copied. `is_new` means that no existing block is resized.
     #[cold]
     fn admits(&self, needs: usize, bytes: usize, is_new: bool) -> bool {
         self.look();

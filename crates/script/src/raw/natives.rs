@@ -21,7 +21,7 @@ pub(crate) struct Natives {
 }
 
 impl Natives {
-    /// `context` has to outlive `lua`.
+    /// Creates the native functions in a VM. `context` has to outlive `lua`.
     pub(crate) fn new(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let functions = lua.create_table()?;

@@ -42,7 +42,7 @@ pub(super) unsafe fn write(state: *mut lua_State, id: ConnectionId) {
     }
 }
 
-/// Returns the id in the object at `index`; `None` if it does not have the metatable at `metatable`.
+/// Returns the id in the object at `index`; `None` if the value there does not have the metatable at the index `metatable`.
 ///
 /// # Safety
 /// The stack has room for a value; neither index is relative to the top of the stack; every object

@@ -288,7 +288,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
                 None => lua.create_string("=(load)")?,
             };
             let env = match mode {
-                // Only source text can be loaded, so the argument `mode` may be omitted before `env`.
+                // `env` may be passed in place of `mode`, which is not needed, since only source text can be loaded.
                 Value::Table(third) if env.is_none() => Some(third),
                 Value::Nil => env,
                 Value::String(mode) if mode == "t" || mode == "bt" => env,

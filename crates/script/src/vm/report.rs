@@ -48,7 +48,7 @@ impl Vm {
         self.reports.insert(self.context.spawned(coroutine, false));
     }
 
-    /// Takes the first uncaught error since the last call.
+    /// Takes the first uncaught error since this function was last called; `None` if there was none.
     pub(crate) fn take_uncaught(&mut self) -> Option<LuaError> {
         self.uncaught.take()
     }

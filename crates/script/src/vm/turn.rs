@@ -312,7 +312,8 @@ impl Vm {
         self.run(spawned.coroutine, owner, &[]);
     }
 
-    /// Starts a prepared coroutine, or stores it until `app.start` is over or the turn has time.
+    /// Starts a prepared coroutine. While `app.start` runs, or if the turn has no time, stores the coroutine to be started
+    /// later.
     pub(super) fn begin_or_keep(&mut self, coroutine: Coroutine, owner: TaskOwner) {
         let is_late = !self.admits_calls();
         if let Some(gate) = &mut self.gate {

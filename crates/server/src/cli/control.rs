@@ -215,7 +215,8 @@ pub(super) fn restart(control: &ControlTarget) -> Result<(), CommandFailure> {
     replace(control, ControlCommand::Restart, "limits.drain_time")
 }
 
-/// Replaces the server process by `command`; `directive` names the drain time of the old process.
+/// Sends `command`, which replaces the server process. `directive` is the name of the setting for the old process's
+/// drain time.
 fn replace(
     control: &ControlTarget,
     command: ControlCommand,
@@ -354,7 +355,7 @@ fn is_alive(pid: u64) -> bool {
     !matches!(state, Some('Z' | 'X'))
 }
 
-/// Returns whether the server has closed the connection, which it does when it ends.
+/// Returns whether the server has closed the connection, as it does when it ends or executes a new program.
 fn is_closed(connection: &mut BufReader<UnixStream>) -> bool {
     // A timeout of zero would be rejected.
     let timeout_set = connection

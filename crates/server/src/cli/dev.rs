@@ -68,7 +68,7 @@ fn on_event(event: notify::Result<notify::Event>, sources: &Sources, saved: &Syn
     }
 }
 
-/// The files whose changes cause a reload; logs, databases and temporary files of editors don't.
+/// The files whose changes cause a reload. Changes of logs, databases and temporary files of editors cause none.
 #[derive(Debug, Default)]
 struct Sources {
     /// Folders of static files.

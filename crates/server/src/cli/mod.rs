@@ -224,8 +224,8 @@ fn run(cli: Cli) -> Result<(), CommandFailure> {
             serve(file, false)
         }
         Command::Dev => {
-            // If this process replaces another version of the program, it continues without
-            // watching when the file is invalid.
+            // An invalid configuration is an error, unless this process replaces another version of the program. In
+            // that case it continues without a file watcher.
             let _watch =
                 match config::load(&file) {
                     Err(_) if supervisor::goes_on() => None,

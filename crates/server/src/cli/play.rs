@@ -25,7 +25,7 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// The interval of checking whether the users' connections have closed.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Starts a server that only simulates these users.
+/// Starts a server that does nothing but simulate `users`.
 pub(super) fn start(users: ScriptUsers) -> Result<EndUsers, CommandFailure> {
     let config = Arc::new(configure(&users)?);
     let logs = logging::start(&config.server.log, None)
@@ -53,7 +53,7 @@ pub(super) fn start(users: ScriptUsers) -> Result<EndUsers, CommandFailure> {
     }))
 }
 
-/// Returns the configuration of a server that only simulates these users.
+/// Returns the configuration of a server that does nothing but simulate `users`.
 fn configure(users: &ScriptUsers) -> Result<Config, CommandFailure> {
     let script = users.script.canonicalize().map_err(|error| {
         let words = format!(

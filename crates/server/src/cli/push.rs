@@ -94,7 +94,7 @@ pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), CommandFailure> {
     }
 }
 
-/// Returns the address at which this machine reaches the first configured push listener without TLS.
+/// Returns the address at which this machine reaches the first configured push listener that does not use TLS.
 fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
     let config = config::load(file)?;
     let mut listeners = config.listeners.iter();
@@ -241,12 +241,12 @@ struct PushReply {
     outcome: Result<Published, String>,
 }
 
-/// The server's result of a push. With the engine on Redis the result has no number of connections.
+/// The server's result of a push. With the engine on Redis, `handed` is `None`.
 #[derive(Clone, Copy)]
 struct Published {
     /// The number of connections that accepted the message.
     handed: Option<u64>,
-    /// The number of nodes with subscribers of the channel.
+    /// The number of nodes with subscribers of the channel, if the result contains it.
     nodes: Option<u64>,
 }
 
@@ -334,7 +334,7 @@ fn stream(
     let skipped = sender.skipped;
     // This closes the channel of tokens, so the reader stops after the last pending response.
     drop(sender);
-    // If reading and sending failed, the reader's error is reported: it contains the server's response.
+    // If both threads have failed, the reader's error is reported, because it contains the server's response.
     let sum = reader
         .join()
         .expect("the reader thread must return errors instead of panicking")?;
@@ -358,7 +358,7 @@ fn stream(
 struct Sender {
     address: SocketAddr,
     out: BufWriter<TcpStream>,
-    /// The tokens of pushes that have no response yet.
+    /// Contains one token for each push without a response. A full channel blocks further pushes.
     tokens: SyncSender<()>,
     skipped: u64,
 }

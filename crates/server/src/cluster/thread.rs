@@ -302,8 +302,8 @@ impl Thread {
         }
     }
 
-    /// Sends a message to a worker. If the worker lags, clients' commands are dropped, and their
-    /// senders time out.
+    /// Sends a message to a worker. If the worker lags so far behind that it has no room for the message, the message
+    /// is dropped. If it was a client's command, its sender times out.
     fn post(&mut self, to: WorkerId, message: WorkerMessage<veche_apps::AppWorkerMessage>) {
         let class = match message.is_data() {
             true => Class::Data,

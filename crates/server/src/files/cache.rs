@@ -65,7 +65,7 @@ pub(super) struct FileCache {
     bytes: usize,
 }
 
-/// The cached files of a root. Variants are stored under the names of their files.
+/// The cached files of a root. Compressed variants are stored under the names of the uncompressed files.
 #[derive(Default)]
 struct CachedRoot {
     files: HashMap<Box<str>, CachedFile>,
@@ -91,7 +91,7 @@ impl CachedRoot {
     }
 }
 
-/// The name of a file below a root: its relative path, and the encoding of a variant.
+/// The name of a file below a root: its relative path, and the encoding if a compressed variant is meant.
 #[derive(Clone, Copy)]
 pub(super) struct CacheKey<'n> {
     pub(super) relative: &'n str,

@@ -170,7 +170,7 @@ impl FuzzClient {
         self.is_honest &= before == self.wire;
     }
 
-    /// Decrypts the received bytes; a client whose bytes were not altered must accept all of them.
+    /// Decrypts the received bytes; a client whose own bytes were not modified must accept all of them.
     fn hear(&mut self, stage: &mut FuzzStage<Simulated>) {
         let (encrypted, state) = stage.read(self.id);
         if self.is_lost {

@@ -62,8 +62,8 @@ impl Mailboxes {
         )
     }
 
-    /// Delivers messages by lane; `unfinished` has, for each lane, the number of the worker's data messages whose
-    /// credit is not returned yet.
+    /// Delivers the messages of each lane to the worker. Then returns credits to the worker, until for each
+    /// lane the number of credits not yet returned is that in `unfinished`.
     pub(super) fn deliver(
         &mut self,
         messages: Vec<Vec<worker_driver::LaneMail>>,

@@ -65,7 +65,7 @@ impl RecordingDriver {
         id
     }
 
-    /// Applies an input of a transport; returns whether it causes an event.
+    /// Passes input from the simulated world to a transport. Returns whether the input causes an event.
     pub(super) fn put(&mut self, id: ConnectionId, arrival: TransportInput) -> bool {
         match arrival {
             TransportInput::Bytes(bytes) => self.network.write(id, bytes),

@@ -22,8 +22,8 @@ pub(crate) use records::batch_of;
 pub(crate) use records::records_of;
 
 /// How long to wait for another process that has locked the folder and is about to end. A process whose supervisor was
-/// killed drains for two seconds, and then gives its clients two more seconds to answer close frames. A process that
-/// has ended may have left a duplicate of its lock in a child that was just being started.
+/// killed drains for two seconds, and then gives its clients two more seconds to answer close frames. Even after the
+/// process has ended, a child that it was just starting may hold a duplicate of the lock for a moment.
 const LOCK_WAIT: Duration = Duration::from_secs(8);
 const LOCK_LOOK: Duration = Duration::from_millis(20);
 
@@ -83,7 +83,7 @@ impl HistoryArchive {
         })
     }
 
-    /// Returns a worker's writer; `wake` is called whenever writes become durable.
+    /// Returns a worker's writer; `None` without an open archive. `wake` is called whenever writes become durable.
     pub(crate) fn writer(&self, wake: impl Fn() + Send + Sync + 'static) -> Option<Writer> {
         let archive = self.archive.lock();
         archive.as_ref().map(|archive| archive.writer(wake))

@@ -69,7 +69,8 @@ impl DirectDriver {
         self.dialed.is_empty() && self.arrivals.is_empty() && self.closing.is_empty()
     }
 
-    /// Takes the data sent to a connection since the last call; empty after [`forget`](Self::forget).
+    /// Takes the data sent to a connection since the last call. Once [`forget`](Self::forget) was called, the result is
+    /// always empty.
     pub(super) fn take_sent(&mut self, id: ConnectionId) -> Vec<u8> {
         let kept = self
             .kept
@@ -78,7 +79,7 @@ impl DirectDriver {
         kept.map(std::mem::take).unwrap_or_default()
     }
 
-    /// Discards sent data from now on, and only counts it.
+    /// Discards the sent data that has not been taken. From now on, sent data is only counted.
     pub(super) fn forget(&mut self) {
         self.kept = None;
     }

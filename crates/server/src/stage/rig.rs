@@ -7,7 +7,8 @@ use veche_net::{ConnectionId, ListenerId};
 use super::direct::DirectDriver;
 use super::{FuzzStage, MONO_MS, good};
 
-/// The number of turns without an event after which the worker is idle: a delivery may take a turn or two.
+/// The number of turns without an event after which the worker counts as idle. It is more than one, since delivering a
+/// message may take a turn or two.
 const QUIET_TURNS: u32 = 4;
 
 /// A worker with a configuration.
@@ -62,12 +63,13 @@ impl WorkerRig {
         }
     }
 
-    /// Takes the data sent to a client since the last call. Data sent after a call of [`forget`](Self::forget) are missing.
+    /// Takes the data sent to a client since the last call. Once [`forget`](Self::forget) was called, the result is
+    /// always empty.
     pub fn take_sent(&mut self, id: ConnectionId) -> Vec<u8> {
         self.0.network().take_sent(id)
     }
 
-    /// Discards sent data from now on, and only counts it.
+    /// Discards the sent data that has not been taken. From now on, sent data is only counted.
     pub fn forget(&mut self) {
         self.0.network().forget();
     }

@@ -84,8 +84,8 @@ impl<A: WorkerApps> WorkerState<A> {
                 false
             }
             Ok(None) => true,
-            // A TLS handshake takes tens of kilobytes of memory, so the connection is rejected. A
-            // connection without TLS is accepted, and its request is answered with 503.
+            // Memory is short, and a TLS handshake takes tens of kilobytes, so the connection is rejected. A connection
+            // without TLS is accepted, and its request is answered with 503.
             Ok(Some(_)) if !has_memory => {
                 self.worker
                     .shared()

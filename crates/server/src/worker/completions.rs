@@ -37,7 +37,8 @@ impl CompletionInbox {
         })
     }
 
-    /// Delivers a decision about a connection, which may be closed by now. Callable from any thread.
+    /// Adds a hook's decision about a connection to the inbox. The connection may be closed by now. Callable from any
+    /// thread.
     pub(super) fn decide(
         &self,
         id: ConnectionId,

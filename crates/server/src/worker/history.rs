@@ -43,7 +43,7 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Submits the turn's batch. If the archive is full, the batch is kept until the archive wakes the worker.
+    /// Submits the turn's batch. If the archive is full, the batch is kept and submitted again in later turns.
     /// Meanwhile the hub queues further records up to its limit, and then refuses publications.
     pub(super) fn write_history(&mut self) {
         let Some(ledger) = &mut self.ledger else {

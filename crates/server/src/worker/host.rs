@@ -16,7 +16,7 @@ pub(crate) trait WorkerApps: AppHost {
     /// Replaces the code of applications; connections remain.
     fn reload(&mut self, app_set: &AppSet, shared: &mut Context);
 
-    /// Starts the services, which wait while services of a replaced process may still be running.
+    /// Starts the services. They must not start earlier, while services of a replaced process may still be running.
     fn start_services(&mut self);
 }
 

@@ -38,7 +38,8 @@ impl<A: WorkerApps> WorkerState<A> {
         shutdown_reason: ShutdownReason,
     ) {
         self.worker.handle_drain(within_ms, shutdown_reason);
-        // Connections that arrive while the server stops are served, since no other process would accept them.
+        // Only a replaced process stops accepting, since the new process accepts connections. If the server stops, no
+        // other process would accept them.
         if shutdown_reason == ShutdownReason::Replaced {
             self.set_accepting(driver, AcceptPolicy::Nothing);
         }

@@ -22,7 +22,8 @@ use crate::tls_listeners::ListenerMode;
 /// Maximum capacity of the buffer for decrypted bytes that is kept for reuse. A larger buffer is freed.
 const KEPT_BYTES: usize = 256 << 10;
 
-/// Maximum number of handshake steps in a turn. They take about a millisecond, for signing and key exchange.
+/// Maximum number of handshake steps in a turn. Together they take a millisecond or two, mostly for signing and key
+/// exchange.
 const HANDSHAKES_MAX: usize = 8;
 
 /// The first byte of a TLS handshake record (RFC 8446 section 5.1); SSL 2 is not supported.
@@ -63,7 +64,8 @@ impl HandshakeQueue {
         !self.ids.is_empty()
     }
 
-    /// Returns whether another handshake step may run in this turn, and counts it if so.
+    /// Returns whether a handshake step may run now, and counts it if so. It may not run if the turn has run its
+    /// maximum number of steps, or if other handshakes are queued.
     fn admits(&mut self) -> bool {
         let is_free = self.ids.is_empty() && self.taken < HANDSHAKES_MAX;
         self.taken += usize::from(is_free);
@@ -119,8 +121,8 @@ impl TlsLayer {
 }
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Returns the TLS layer of an accepted connection, if its listener has TLS; `Err` if the listener has no
-    /// certificate.
+    /// Returns the TLS layer of an accepted connection; `None` if its listener has no TLS. Returns `Err` if the
+    /// listener has no certificate, or if TLS can't be started.
     pub(super) fn tls_layer_for(
         &self,
         listener: u16,
@@ -252,8 +254,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
         let has_ended = tls_layer.tls.has_ended() && !self.worker.has_ended(id);
         let is_for_proof = tls_layer.tls.is_challenge();
-        // A connection for a challenge serves only to prove control of the name (RFC 8737 section 3), so it is closed
-        // after the handshake.
+        // A connection for an ACME challenge serves only to prove control of the name (RFC 8737 section 3), so it is
+        // closed after the handshake.
         let is_seen = is_for_proof && !tls_layer.is_handshaking && !self.worker.has_ended(id);
         // The alert of a failed handshake has to arrive, so the transport is shut down gracefully.
         let failed_early = result.is_err() && std::mem::take(&mut tls_layer.is_handshaking);
@@ -331,7 +333,7 @@ impl<A: WorkerApps> WorkerState<A> {
     }
 }
 
-/// Counts the handshake of a closed connection, if one was in progress.
+/// Counts a failed handshake if the connection was closed during its handshake.
 pub(super) fn handshake_gone(tls_layer: Option<&TlsLayer>, stats: &Arc<Stats>) {
     // A client that sends nothing may only test whether the port is open, so it is not counted as a failure.
     if tls_layer.is_some_and(|tls_layer| tls_layer.is_handshaking && tls_layer.tls.has_begun()) {

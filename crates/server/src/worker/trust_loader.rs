@@ -42,7 +42,8 @@ impl Drop for WakeOnDrop {
 pub(super) type LoadedTrust = (OutgoingConnection, Result<ClientTrust, String>);
 
 impl TrustLoader {
-    /// Returns the trust store of a connection; `None` if it is being read and the connection waits.
+    /// Returns the connection with its trust store, or with the error if that could not be read. Returns `None` if
+    /// another thread is reading the certificates; the connection then waits for [`take_ready`](Self::take_ready).
     pub(super) fn find(
         &mut self,
         trusts: &Arc<TrustStores>,

@@ -41,8 +41,8 @@ impl Block {
         Self(bytes.into())
     }
 
-    /// Replaces a range by `count` bytes of arbitrary content, and moves the bytes from the end of the range to `used`,
-    /// where the used bytes end. Returns the new bytes for writing.
+    /// Changes the length of a range to `count` bytes, and moves the bytes after it, up to `used`, where the used bytes
+    /// end. Returns the bytes of the range, whose content is arbitrary, for writing.
     pub(super) fn replace(&mut self, used: usize, range: Range<usize>, count: usize) -> &mut [u8] {
         let from = range.start;
         let bytes = self.change();

@@ -12,14 +12,14 @@ use super::rows::{RowPosition, TableRows};
 use super::tree::{Entry, Tree};
 use super::{State, Table};
 
-/// Memory in bytes that a piece of the index may use in addition to the memory that the unfinished part of the index
-/// will take.
+/// The maximum memory of a piece, in bytes, is this constant plus the memory that the rest of the finished index will
+/// take.
 const PIECE_BYTES: usize = 12 << 20;
 /// Size in bytes above which the system's allocator uses a separate memory mapping. Such memory is returned to the system when
 /// it is freed, unlike smaller allocations; and pages that are never touched cost nothing.
 const OWN_MAPPING: usize = 33 << 20;
-/// Total size of all entries in bytes below which a piece gets no separate memory mapping, because its memory is too small
-/// to matter.
+/// If the entries of all rows take fewer bytes than this, pieces get no separate memory mapping, because they are too
+/// small for it to matter.
 const PIECE_BYTES_FEW: usize = 1 << 20;
 /// Number of entries in the sample that determines the bounds of pieces. A larger sample gives more even pieces.
 const SAMPLE: usize = 16 << 10;

@@ -3,8 +3,9 @@
 use super::error::TableError;
 use super::schema::{Column, Type};
 
-/// A validated value. The column's [`Type`] defines the meaning of the bits: a boolean is 0 or 1, an integer is sign-extended
-/// to 64 bits, a floating-point number of either size is an `f64`, and an enum value is the index of its word.
+/// A validated value. The column's [`Type`] defines the meaning of the bits. A boolean is 0 or 1. A signed integer is
+/// sign-extended to 64 bits. A floating-point number of either size is an `f64`. An enum value is the index of its
+/// word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell<'a> {
     /// No value, as in SQL.

@@ -47,9 +47,9 @@ pub enum UpdateResult {
 }
 
 impl Table {
-    /// Puts a row into the table. Returns whether the key was new. `row` has a cell for each [visible](super::Schema::visible)
-    /// column, made by [`Column::cell`](super::Column::cell). The row expires after `ttl_ms`, or by default after the time in
-    /// the schema.
+    /// Puts a row into the table. Returns whether the key was new. `row` has a cell for each
+    /// [visible](super::Schema::visible) column, made by [`Column::cell`](super::Column::cell). The row expires after
+    /// `ttl_ms`; if that is `None`, after the default time in the schema, if it has one.
     ///
     /// # Errors
     /// [`TableError::DuplicateKey`], [`TableError::UniqueViolation`], [`TableError::Full`], [`TableError::Rows`],

@@ -80,9 +80,10 @@ pub(super) enum Room<'a> {
 }
 
 impl Table {
-    /// Removes a few expired rows, then makes a change, both under the lock. `changes` is the number of rows that `change`
-    /// changes. If `change` needs more memory than one slice of removals frees, the lock is released and `change` is called
-    /// again; so a call that fails with [`TableError::Full`] must either change nothing or continue where it failed.
+    /// Removes a few expired rows, then makes a change, both under the lock. `changes` is the number of rows that
+    /// `change` changes. If `change` needs more memory than one slice of removals frees, the lock is released and
+    /// `change` is called again; so a call of `change` that fails with [`TableError::Full`] must have changed nothing,
+    /// or the next call must continue where it failed.
     pub(super) fn change_in_slices<R>(
         &self,
         changes: usize,

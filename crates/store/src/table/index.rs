@@ -161,7 +161,7 @@ impl TableIndex {
         self.key_of(|column| position.get(shape, column))
     }
 
-    /// Returns the number of the first row with the key.
+    /// Returns the number of the first row with the key; `None` if no row has it.
     pub(super) fn first(&self, made: &IndexKey, shape: &Shape, rows: &TableRows) -> Option<u32> {
         fn first<K: TreeKey>(tree: &Tree<K>, key: &K, keys: &KeyReader<'_>) -> Option<u32> {
             let at = tree.seek(&(key.clone(), 0), Edge::Before, keys);
@@ -172,7 +172,7 @@ impl TableIndex {
         each_made!(&self.tree, made, tree, key => first(tree, key, &keys))
     }
 
-    /// Returns the number of the first row of the index.
+    /// Returns the number of the first row in the order of the index; `None` if the index is empty.
     pub(super) fn lowest(&self) -> Option<u32> {
         each_form!(&self.tree, tree => tree.lowest())
     }

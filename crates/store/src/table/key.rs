@@ -330,13 +330,13 @@ impl KeyShape {
 /// A range of values for one indexed column. The columns before it in the index have fixed values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Range<'a> {
-    /// Values must be at least this one.
+    /// If set, values must be at least this one.
     pub from: Option<InputValue<'a>>,
-    /// Values must be at most this one.
+    /// If set, values must be at most this one.
     pub to: Option<InputValue<'a>>,
-    /// Values must be greater than this one.
+    /// If set, values must be greater than this one.
     pub above: Option<InputValue<'a>>,
-    /// Values must be less than this one.
+    /// If set, values must be less than this one.
     pub below: Option<InputValue<'a>>,
 }
 

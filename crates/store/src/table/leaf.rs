@@ -254,8 +254,8 @@ impl Leaf {
         self.move_ends(shape, len, texts as u32);
     }
 
-    /// Adds a number to the string ends of all rows from an index on. The addition wraps, so that `by` can stand for a negative
-    /// number.
+    /// Adds `by` to the end offsets of the strings in the row at index `place` and all following rows. The addition
+    /// wraps, so that `by` can stand for a negative number.
     fn move_ends(&mut self, shape: &Shape, place: usize, by: u32) {
         if shape.texts == 0 || by == 0 {
             return;

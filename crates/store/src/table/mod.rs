@@ -68,7 +68,7 @@ pub struct Table {
     name: Box<str>,
     schema: Schema,
     shape: Shape,
-    /// The shape of the index keys for finding rows by the table's key.
+    /// The shape of the keys of [`State::keys`], the index by which rows are found by the table's key.
     key: KeyShape,
     state: RwLock<State>,
     watchers: Mutex<Watchers>,
@@ -84,7 +84,7 @@ struct State {
     indexes: Vec<TableIndex>,
     /// The index of rows by key, if the key is not the row number.
     keys: Option<TableIndex>,
-    /// The row number from which a free number is searched.
+    /// The row number at which the search for a free number begins.
     next_row: u32,
     /// Whether a loader fills the table. Its indexes are then missing, and no other thread may change it.
     is_loading: bool,

@@ -202,7 +202,7 @@ impl TableRows {
             firsts: branch.firsts.split_off(cut),
             leaves: branch.leaves.split_off(cut),
         };
-        // The insertion of one leaf has doubled the capacity.
+        // Adding one leaf to the full list has doubled the list's capacity.
         branch.firsts.shrink_to_fit();
         branch.leaves.shrink_to_fit();
         self.firsts.insert(at + 1, behind.firsts[0]);
@@ -370,7 +370,7 @@ impl TableRows {
         }
     }
 
-    /// Returns the highest row number in use.
+    /// Returns the highest row number in use; `None` if there are no rows.
     pub(super) fn last(&self) -> Option<u32> {
         let leaf = self.branches.last()?.leaves.last()?;
         let last = leaf.len().checked_sub(1)?;

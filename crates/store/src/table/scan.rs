@@ -52,7 +52,8 @@ enum ScanCursor {
     Wide(Option<usize>, EntryRange<Bytes>),
 }
 
-/// A range of index entries: from `low`, or after it, up to but not including `high`.
+/// A range of index entries up to, but not including, `high`; `None` for no upper limit. `edge` determines whether the
+/// range begins before or after the entry `low`.
 #[derive(Clone, Debug)]
 struct EntryRange<K> {
     low: Entry<K>,
@@ -171,8 +172,8 @@ impl Table {
         Ok(!matches!(scan.cursor, ScanCursor::Done))
     }
 
-    /// Returns how many rows a scan has left, without visiting them. `None` if some of them may have expired, so that they must
-    /// be visited to be counted.
+    /// Returns how many rows a scan has left, without visiting them; `None` if some of them may have expired, because
+    /// the rows must then be visited to be counted.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -257,7 +258,8 @@ impl<'a> Slice<'a> {
         goes_on && self.seen < self.most && self.left > 0
     }
 
-    /// Visits rows from `low` to `high`, and moves the bound past them. Returns whether the end of the scan is reached.
+    /// Visits the rows from `low` up to, but not including, `high`. Moves the bound at which the scan began past the
+    /// visited rows. Returns whether the end of the scan is reached.
     fn rows(
         &mut self,
         low: &mut u64,
@@ -298,7 +300,8 @@ impl<'a> Slice<'a> {
         true
     }
 
-    /// Visits rows in the range `span`, and moves its bound past them. Returns whether the end of the scan is reached.
+    /// Visits rows in the range `span`, and removes the visited rows from the range. Returns whether the end of the
+    /// scan is reached.
     fn entries<K: IndexKeyForm>(
         &mut self,
         index: &'a TableIndex,
@@ -361,7 +364,7 @@ struct Prefetch<'a, I> {
     positions: [Option<RowPosition<'a>>; PREFETCH_MAX],
     /// The number of prefetched rows.
     count: usize,
-    /// The index of the next prefetched row.
+    /// The index in `positions` of the row that is returned next.
     next: usize,
 }
 

@@ -435,7 +435,7 @@ impl Schema {
         &self.columns[..self.columns.len() - usize::from(self.has_ttl)]
     }
 
-    /// Returns the index of the hidden column with the expiry.
+    /// Returns the index of the hidden column with the expiry; `None` if rows don't expire.
     pub(super) fn expires(&self) -> Option<usize> {
         self.has_ttl.then(|| self.columns.len() - 1)
     }

@@ -138,7 +138,8 @@ impl Table {
         let mut piece = self.header(clocks);
         out.write(&piece).map_err(fault)?;
         let mut count = 0;
-        // Each leaf is dropped once it is written, so that a later change of its rows need not copy it.
+        // Each leaf of the clone is dropped once it is written. Later changes of rows in that leaf then need not copy
+        // it.
         for leaf in rows.into_leaves() {
             job.check()?;
             let written = self.block(&leaf, clocks, &mut piece);
@@ -323,7 +324,8 @@ impl Table {
             }
             let number = match (self.shape.key, row[0]) {
                 (Some(number), Cell::Bits(bits)) => number.row(self.shape.kind(0), bits),
-                // Rows are numbered in their order; duplicate keys are detected when the rows are indexed.
+                // Rows are numbered in the order of the file. Duplicate keys are detected later, when the rows are
+                // indexed.
                 _ => match u32::try_from(new.rows.count()) {
                     Ok(number) if number < u32::MAX => number,
                     _ => return Err("too many rows".to_owned()),
@@ -366,7 +368,8 @@ impl DraftFile {
         hidden.push(".saving");
         let draft = path.with_file_name(hidden);
         loop {
-            // A draft left by a killed process is overwritten; the lock shows that no other process is writing it.
+            // A draft that a killed process has left is overwritten. The lock ensures that no other process is writing
+            // the draft.
             let file = WriteOptions::private().open(&draft)?.file;
             match file.try_lock() {
                 Ok(()) => {}
@@ -636,7 +639,7 @@ impl<R: Read> ChunkReader<'_, R> {
     }
 }
 
-/// Parses the names and types of columns.
+/// Parses the names and types of columns in a header; `None` if the header is malformed.
 fn read_columns(mut bytes: &[u8]) -> Option<Vec<(String, String)>> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     cut(&mut bytes, 8)?;

@@ -220,7 +220,7 @@ impl<K: TreeKey> Tree<K> {
         }
     }
 
-    /// Returns the row number of the first entry.
+    /// Returns the row number of the first entry; `None` if there are no entries.
     pub(super) fn lowest(&self) -> Option<u32> {
         self.branches[0].leaves[0].rows.first().copied()
     }
@@ -316,7 +316,7 @@ impl<K: TreeKey> Tree<K> {
         }
         let cut = if new + 1 == len { new } else { len / 2 };
         let behind = leaves.split_off(cut);
-        // The insertion of one item has doubled the capacity.
+        // Adding one item to the full list has doubled the list's capacity.
         leaves.shrink_to_fit();
         let branch = Branch {
             first: behind[0].first.clone(),

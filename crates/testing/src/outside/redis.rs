@@ -12,7 +12,7 @@ use super::stub::{StubAnswer, StubCall, StubKind};
 /// The maximum number of queued messages of one subscription.
 const QUEUE_MAX: usize = 10_000;
 
-/// Returns what is compared with the stubs: one item for each command of the call.
+/// Returns the commands of a call, for comparison with the stubs. Receiving from a subscription is not a command.
 pub(super) fn stub_calls(redis: &RedisCall) -> Vec<StubCall> {
     match &redis.action {
         RedisAction::Run(command) | RedisAction::Block(command) => {
@@ -54,7 +54,8 @@ fn stub_call(parts: impl Iterator<Item = Vec<u8>>) -> StubCall {
     }
 }
 
-/// Builds the reply from stubs' answers, one for each command; an error is returned as an error of the Redis server.
+/// Builds the reply from stubs' answers, one for each command. In a pipeline, an answer with an error of the Redis server
+/// becomes the value of its command. Any other error, and any error of a single command, fails the whole call.
 pub(super) fn reply(redis: &RedisCall, answers: Vec<StubAnswer>) -> Result<RedisReply, CallError> {
     let mut answers = answers.into_iter();
     match &redis.action {

@@ -51,7 +51,8 @@ struct DeliveryQueue {
 struct State {
     options: Option<config::EventsConfig>,
     queue: VecDeque<ChannelEvent>,
-    /// Events lost since the last accepted batch because a queue was full.
+    /// Number of lost events that the next batch reports. They were dropped because a queue was full, or belonged to a
+    /// batch that the back end rejected.
     lost: u64,
     is_sending: bool,
     is_over: bool,

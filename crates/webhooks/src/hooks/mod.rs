@@ -245,7 +245,7 @@ impl HookClient {
         &self.figures
     }
 
-    /// Returns whether a back end is suspended for a kind of request because it fails.
+    /// Returns whether requests of a kind are suspended for at least one URL, because its back end fails.
     pub fn is_paused(&self, kind: HookKind) -> bool {
         let hooks = self.hooks.lock();
         let mut of_kind = hooks
@@ -342,7 +342,8 @@ impl HookEndpoint {
 }
 
 impl ActiveRequest {
-    /// Delivers the decision; returns the next request to send.
+    /// Delivers the decision, and returns the next request to send. If a decision was delivered before, does nothing and
+    /// returns `None`.
     fn answered(&mut self, parsed: ParsedAnswer) -> Option<QueuedRequest> {
         let done = self.done.take()?;
         let next = self.back_end.ended(&parsed, &self.client, self.asked);
@@ -350,7 +351,8 @@ impl ActiveRequest {
         next
     }
 
-    /// Delivers a failure, unless the request was answered; returns the next queued request.
+    /// Delivers a failure and returns the next request to send. If the request was answered, does nothing and returns
+    /// `None`.
     fn abandoned(&mut self) -> Option<QueuedRequest> {
         self.done.as_ref()?;
         let parsed = answer::read(self.back_end.kind, FetchResponse::of(gone()));
@@ -359,7 +361,7 @@ impl ActiveRequest {
 }
 
 impl Drop for ActiveRequest {
-    /// Delivers failures for this request, unless it was answered, and for all queued requests. A
+    /// If this request was not answered, delivers a failure for it and for each queued request. A
     /// request is dropped unanswered only when the server shuts down.
     fn drop(&mut self) {
         let mut next = self.abandoned();

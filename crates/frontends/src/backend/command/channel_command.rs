@@ -100,7 +100,7 @@ pub fn parse_history(bytes: &[u8]) -> Result<ChannelCommand<'_>, BadCommand> {
     })
 }
 
-/// Parses an object whose only field is `channel`. Returns the command that makes `query` about that channel.
+/// Parses an object whose only field is `channel`. Returns the command that applies `query` to that channel.
 pub fn parse_channel_command(
     bytes: &[u8],
     query: ChannelQuery,

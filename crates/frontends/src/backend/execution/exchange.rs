@@ -10,7 +10,7 @@ use veche_types::codes::ErrorCode;
 use super::list::AnswerList;
 use crate::http::api_error::write_error;
 
-/// The error message for a publication to which the engine gave no answer.
+/// The error message for a publication whose result is unknown, because the hub gave no answer.
 const UNANSWERED: &str = "internal server error: the publication may or may not have been made; it can be repeated with its idempotency key";
 
 /// Added to [`Exchange::open`] until the user's home worker reports how many answers to a user command will follow.
@@ -197,8 +197,8 @@ impl Exchange {
             ExchangeState::Written(result) => {
                 let _ = write!(text, "\"{key}\":{result}");
             }
-            // `write_part` writes complete lists of channels and connections. If a list has too many elements, the
-            // answer is an error instead.
+            // Lists of channels and connections are written by `write_part`. They reach this function only if they
+            // have too many elements; the answer is then an error.
             ExchangeState::Channels(_) => {
                 let why = "too many channels: filter by a pattern";
                 write_error(text, ErrorCode::LimitExceeded, why);

@@ -18,7 +18,8 @@ use super::{
 use crate::context::app::MaybeDeferred;
 use crate::context::issued_token::IssuedToken;
 
-/// Prefix of a subprotocol that contains a token: `bearer.eyJ…`. For a WebSocket, browsers can set no other header.
+/// Prefix of a subprotocol that contains a token: `bearer.eyJ…`. The subprotocols are the only header of a WebSocket
+/// handshake that a page can set.
 pub const PROTOCOL_PREFIX: &str = "bearer.";
 
 /// Where a route finds tokens, and how it verifies them.
@@ -75,9 +76,9 @@ pub trait KeyProvider: Send + Sync + fmt::Debug {
     /// Returns the current keys; `None` if none were ever fetched.
     fn keys(&self) -> Option<Arc<Keys>>;
 
-    /// Requests keys newer than `seen`, for a token that was signed with an unknown key. Returns true if there are
-    /// newer keys or a fetch is in progress; [`IdentityResult::KeysFetched`](super::IdentityResult::KeysFetched) then
-    /// follows once.
+    /// Requests keys newer than `seen`, for a token that was signed with an unknown key. Returns whether
+    /// [`IdentityResult::KeysFetched`](super::IdentityResult::KeysFetched) follows, exactly once: true if there are
+    /// newer keys already, or if the request waits for a fetch.
     fn fetch(
         &self,
         id: ConnectionId,

@@ -100,7 +100,7 @@ fn member(member: &str) -> Option<(&str, Weight)> {
 
 const OWS: [char; 2] = [' ', '\t'];
 
-/// The weight of a coding without a weight in the header.
+/// The weight of a coding that the header names without a weight.
 const WHOLE: Weight = 1_000;
 
 /// Parses a `qvalue` (RFC 9110 section 12.4.2): `0`, `0.5`, `1.000`; at most three decimals.

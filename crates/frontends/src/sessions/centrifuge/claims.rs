@@ -201,8 +201,10 @@ fn one(
     })
 }
 
-/// Parses `override`: the namespace options that a subscription can override; other options are
-/// errors.
+/// Parses the value of `override`, which replaces namespace options for one subscription.
+///
+/// # Errors
+/// It contains an option that a subscription can't override, or a value of a wrong type.
 fn presence_overrides(
     wanted: &Claims,
     options: &NamespaceOptions,
@@ -231,7 +233,8 @@ fn presence_overrides(
         .map_err(TokenError::Claim)
 }
 
-/// Parses `{"value": true}`; a missing `value` is false.
+/// Parses the member `name`, an object such as `{"value": true}`. A missing `value` means false. Returns `None` if the
+/// member itself is missing.
 fn flag(wanted: &Claims, name: &str) -> Result<Option<bool>, TokenError> {
     let wrong =
         TokenError::Claim("each member of override has to be an object with a boolean value");

@@ -141,8 +141,8 @@ impl Centrifuge {
         self.add_server_subscriptions(id, welcome, request, frame, cx)
     }
 
-    /// Returns the admission that a hook has granted to a client without a token; `None` if the
-    /// route has no such hook.
+    /// Returns the admission that the route's hook grants to a client without a token; `None` if no
+    /// hook decides on the connection.
     fn handle_admission(
         &mut self,
         id: u32,
@@ -232,7 +232,7 @@ impl Centrifuge {
         }))
     }
 
-    /// Returns the error text if this user or one of these channels is invalid.
+    /// Returns the error text if this user or one of these channels is invalid; otherwise `None`.
     fn check_admission(
         &self,
         user: &str,
@@ -303,8 +303,9 @@ impl Centrifuge {
             && shared.is_unsubscribed_since(user, channel, self.disconnects_seen, client)
     }
 
-    /// Ends the session if a back end disconnected its user during authentication, since the back
-    /// end's call could not find the session.
+    /// Returns the status that ends the session if a back end disconnected its user during
+    /// authentication; otherwise `None`. At that time, the back end's call could not find the session
+    /// yet.
     fn end_if_disconnected(&self, cx: &SessionContext<'_>) -> Option<CommandStatus> {
         let ClientInfo { user, client, .. } = &*self.info;
         let (code, reason) = CloseCode::Disconnected.parts();
@@ -326,7 +327,7 @@ impl Centrifuge {
         });
     }
 
-    /// Subscribes the client to its personal channel and its server-side subscriptions.
+    /// Adds the client's server-side subscriptions. If the client has a user, its personal channel is one of them.
     fn add_server_subscriptions(
         &mut self,
         id: u32,
@@ -478,8 +479,8 @@ impl Centrifuge {
         let mut welcomes = Vec::with_capacity(connecting.channels.len());
         for given in &connecting.channels {
             let joined = given.joined.as_deref();
-            // The id of a browser's last event has no positions of channels without history, so it requests no
-            // recovery of such channels.
+            // A browser's last event id has no positions in channels without history, so the browser requests no
+            // recovery of these channels.
             let is_asked = joined.is_some() || self.since_event().is_none();
             let is_recovering = given.is_recovering && is_asked;
             let bytes_max = (bytes_left, each_bytes);

@@ -87,7 +87,7 @@ impl Centrifuge {
     }
 }
 
-/// The kind of a command whose outcome is not known yet and will be reported.
+/// A pending command. When it is completed, its outcome is reported, except for [`Other`](Self::Other) commands.
 pub(super) enum WatchedCommand {
     Connect,
     Subscribe(Box<str>),

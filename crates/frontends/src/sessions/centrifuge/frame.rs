@@ -60,7 +60,8 @@ impl ReplyFrame {
         }
     }
 
-    /// Returns the close code if an error was to be sent to a client that can't receive error replies.
+    /// Returns the code with which the session is closed if an error occurred and the client can't receive an error
+    /// reply; otherwise `None`.
     pub(super) fn end(&self) -> Option<DisconnectCode> {
         self.end
     }

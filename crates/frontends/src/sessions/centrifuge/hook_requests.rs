@@ -67,7 +67,7 @@ pub(super) struct HookQuery<'a> {
 const CONNECTS_MAX: u32 = 3;
 
 impl HookState {
-    /// Clears the decision on a completed command and, if it subscribes, the record that it was pending.
+    /// Clears the stored decision and the pending subscribe command, because their command was executed.
     pub(super) fn forget(&mut self) {
         self.decision = None;
         self.subscribing = None;

@@ -305,8 +305,8 @@ impl Centrifuge {
         self.state = State::Refused(code);
     }
 
-    /// Handles the answer of a channel's home on another worker. Returns the next step, or `None` if a command still
-    /// waits.
+    /// Handles the answer of a channel's home on another worker. Returns the next step if a command waited for this
+    /// answer and no longer has to wait; otherwise `None`.
     pub(crate) fn handle_answer(
         &mut self,
         ticket: Ticket,

@@ -107,8 +107,8 @@ impl Centrifuge {
         }
     }
 
-    /// Returns the client's positions, from the id of the last event that it received. Each position identifies
-    /// its channel by the epoch.
+    /// Returns the positions in the id of the last event that the client received, or `None` if the client sent no
+    /// such id. Each position identifies its channel by the epoch.
     pub(super) fn since_event(&self) -> Option<Arc<[Since]>> {
         self.one_way.as_ref()?.since.clone()
     }

@@ -138,7 +138,8 @@ impl ClientSubscriptions {
         });
     }
 
-    /// Returns whether a new token grants the same channels as the previous one.
+    /// Returns whether a new token that grants the subscriptions `named` changes nothing: the client already has all
+    /// of them, and the previous token granted no others.
     pub(super) fn are_exactly(&self, named: &[ChannelClaim]) -> bool {
         let is_named = |channel: &str| named.iter().any(|one| one.channel == channel);
         let mut by_token = self.all.iter().filter(|one| one.is_by_token);
@@ -175,7 +176,8 @@ impl ClientSubscriptions {
         self.settle();
     }
 
-    /// Returns the channel whose renewal this hook request decided on; `None` if the subscription has ended.
+    /// Records that a hook request for a renewal is no longer pending. Returns the channel of its subscription; `None`
+    /// if the subscription has ended.
     pub(super) fn end_renewal(&mut self, request_id: HookRequestId) -> Option<Box<str>> {
         let mut all = self.all.iter_mut();
         let one = all.find(|one| one.renewal == Some(request_id))?;
@@ -190,7 +192,8 @@ impl ClientSubscriptions {
         self.find(channel).and_then(|one| one.expires_ms)
     }
 
-    /// Sets the expiry of a subscription, and its public data if given.
+    /// Sets when a subscription expires (`None`: never) and, unless `info` is `None`, the client's public data in the
+    /// channel.
     pub(super) fn renew(&mut self, channel: &str, expires_ms: Option<u64>, info: Option<Payload>) {
         if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {
             one.expires_ms = expires_ms;
@@ -225,7 +228,7 @@ impl ClientSubscriptions {
 }
 
 impl ClientSubscription {
-    /// Returns whether a hook decision has to be requested when the subscription expires.
+    /// Returns whether a hook decision has to be requested at the expiry; false while such a request is pending.
     fn defers_renewal(&self) -> bool {
         self.is_renewed && self.renewal.is_none()
     }

@@ -232,7 +232,7 @@ impl TokenCheck<'_> {
     }
 }
 
-/// Passes on the result of reading a token's claims, and counts an error.
+/// Returns the result of reading a token's claims. An error is counted as a refused token and converted.
 pub(super) fn counted<T>(read: Result<T, TokenError>, shared: &Context) -> Result<T, TokenDenied> {
     read.map_err(|refusal| {
         shared.stats.token_refused(refusal);

@@ -115,9 +115,9 @@ impl RelayQueue {
     }
 }
 
-/// Maximum number of relayed requests that wait to be sent to workers of this node, and of those
-/// that wait to be sent to other nodes. Each worker has an equal share of the first queue. Further
-/// requests are refused, and their clients have to reconnect.
+/// Maximum length of each of two queues: relayed requests to workers of this node, and relayed
+/// requests to other nodes. In the first queue, each worker has an equal share. Requests that exceed
+/// the limit are refused, and their clients have to reconnect.
 pub(crate) const RELAYS_MAX: usize = 1024;
 
 /// Returns whether the commands in a URL are exactly one connect command. Also returns true if the first command can't

@@ -38,14 +38,14 @@ pub(super) fn data(payload: PayloadRef<'_>) -> PublicationData<'_> {
     }
 }
 
-/// Returns whether this encoding can send the payload as a delta or as the base of a delta.
-/// Protobuf always can. JSON can, except for binary data, which JSON contains as base64.
+/// Returns whether deltas from and to this payload can be sent in this encoding. In Protobuf, this
+/// is always possible; in JSON, it is not possible for binary data, which JSON contains as base64.
 pub(super) fn has_deltas(payload: PayloadRef<'_>, encoding: Encoding) -> bool {
     encoding == Encoding::Protobuf || !matches!(data(payload), PublicationData::Binary(_))
 }
 
-/// Returns a text payload as a JSON string, for Protobuf clients; `None` for other payloads and for
-/// JSON. In Protobuf, data is bytes without a kind. With the quotes, a client that parses the bytes
+/// Returns a text payload as a JSON string if the encoding is Protobuf; `None` for other payloads and
+/// for the JSON encoding. In Protobuf, data is bytes without a kind. With the quotes, a client that parses the bytes
 /// as JSON can read a text publication too.
 pub(super) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<String> {
     if payload.kind != PayloadKind::Text || encoding != Encoding::Protobuf {
@@ -55,7 +55,7 @@ pub(super) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<Stri
     Some(serde_json::Value::from(text).to_string())
 }
 
-/// Returns the bytes of a publication from which deltas are computed. They are the same in both encodings: text is a
+/// Returns the bytes that represent a payload when deltas are computed. They are the same in both encodings: text is a
 /// JSON string, as returned by [`quoted`].
 pub(super) fn whole(payload: PayloadRef<'_>) -> Cow<'_, [u8]> {
     match quoted(payload, Encoding::Protobuf) {
@@ -144,8 +144,8 @@ pub(super) struct PublicationBuffer<'a> {
     tags: Vec<Vec<(&'a str, &'a str)>>,
     /// The encoded data of each publication; `None` if the client's encoding sends the data unchanged.
     quoted: Vec<Option<String>>,
-    /// If the client receives deltas: for each publication its delta from the previous one, or
-    /// `None` if the delta is not shorter than the publication.
+    /// For each publication its delta from the previous one, or `None` if the publication is sent
+    /// whole. The list itself is `None` if the client receives no deltas.
     patches: Option<Vec<Option<Vec<u8>>>>,
 }
 
@@ -244,9 +244,9 @@ pub(super) struct SubscribeReply<'a> {
 }
 
 impl<'a> SubscribeReply<'a> {
-    /// Creates the reply with the recovered publications. The first number of `bytes` is their maximum total size; the
-    /// second is the size that each publication counts in addition to its payload. If the maximum is exceeded, the
-    /// reply has no publications and the recovery is incomplete.
+    /// Creates the reply with the recovered publications. The first number in `bytes` is their maximum total size. The
+    /// second is added to the payload size of each publication when the total is computed. If the total exceeds the
+    /// maximum, the reply has no publications and the recovery is incomplete.
     pub(super) fn new(
         joined: Option<&'a SubscribeOutcome>,
         was_recovering: bool,
@@ -279,7 +279,8 @@ impl<'a> SubscribeReply<'a> {
             .filter(|(_, one)| recovery_filter.passes(one))
             .collect();
         if recovery_filter.only_latest {
-            // If only the latest publication is recovered, the recovery is complete only if it matches the filter.
+            // The hub may have recovered only the latest publication. If the filter excludes that publication, the
+            // recovery is incomplete.
             let are_latest = recovered.is_some_and(|recovered| recovered.is_latest_only);
             is_whole &= !are_latest || !passing.is_empty();
             passing.drain(..passing.len().saturating_sub(1));

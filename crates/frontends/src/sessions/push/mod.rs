@@ -174,7 +174,8 @@ impl PendingSubscriptions {
     }
 }
 
-/// Parses the positions from which a client recovers. Each identifies its channel by the epoch.
+/// Parses the positions from which a client recovers. Each identifies its channel by the epoch. Returns `None` if the
+/// query contains no positions.
 fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, RefusedUpgrade> {
     let mut all = Vec::new();
     for text in head.query_all("since") {

@@ -327,7 +327,8 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         read
     }
 
-    /// Creates the plan that the command line would create from these values.
+    /// Creates the command and the plan that the command line would create from these values. Reports any error and then
+    /// returns `None`.
     fn plan(
         &mut self,
         at: usize,
@@ -424,8 +425,8 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
     }
 }
 
-/// Returns the location of the value that an error message concerns. The message names the value's key or quotes the
-/// value.
+/// Returns the location of the value that an error message concerns. The value is found by its key or its text in the
+/// message; `None` if the message contains neither.
 fn subject(message: &str, words: &[(usize, FlagValue)]) -> Option<usize> {
     let start = message.split(' ').next().unwrap_or_default();
     let start = start.trim_end_matches(':');

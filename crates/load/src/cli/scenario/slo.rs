@@ -232,8 +232,8 @@ impl Slo {
     }
 }
 
-/// Returns the bound of an objective, and whether the bound is a share of the figure's total. Otherwise the bound is in
-/// the figure's unit.
+/// Parses the bound of an objective. The flag states whether the bound is a share of the figure's total; if not, it is in
+/// the figure's unit. Returns `None` if the text is no bound for this figure.
 fn bound(figure: &Figure, text: &str) -> Option<(f64, bool)> {
     let end = text
         .find(|c: char| !matches!(c, '0'..='9' | '.' | '_'))

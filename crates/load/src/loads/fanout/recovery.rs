@@ -60,7 +60,8 @@ impl RecoveryState {
         }
     }
 
-    /// Handles the opening of a connection. A receiver without a position gets only new messages, so its absence ends.
+    /// Handles the opening of a connection. A receiver without a position can't recover missed messages. Its absence ends
+    /// at once, and only messages sent from now on are expected.
     pub(super) fn opened(
         &mut self,
         client_index: u32,
@@ -126,7 +127,8 @@ impl RecoveryState {
         }
     }
 
-    /// Updates a receiver's position after a publication.
+    /// Updates a receiver's position after a publication. If the publication has no position, counts an error, but only
+    /// once per receiver.
     pub(super) fn advance(
         &mut self,
         io: &mut LoadIo<'_>,

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Groups of up to this many runs get exact intervals. Larger groups use the normal approximation,
-/// which is as good for such groups.
+/// Groups of up to this many runs get exact intervals. For larger groups, the normal approximation is
+/// accurate enough.
 const EXACT_RUNS_MAX: usize = 40;
 /// Permitted error probability of an interval, for both sides together.
 const RISK: f64 = 0.05;
@@ -26,7 +26,7 @@ pub struct Estimate {
     pub method: EstimateMethod,
 }
 
-/// The method of a ratio and its interval.
+/// The method by which a ratio and its interval are determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EstimateMethod {

@@ -208,7 +208,7 @@ pub(super) fn latency(page: &mut TextPage, report: &Report) {
     }
 }
 
-/// Writes the percentiles in as many rows as the width needs.
+/// Writes the percentiles, in several rows if they do not fit into the width of the page.
 fn table(page: &mut TextPage, latency: &Latency) {
     const CELL_COLUMNS: usize = 9;
     let cells = [

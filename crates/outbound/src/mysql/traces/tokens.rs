@@ -41,7 +41,7 @@ impl<'a> Tokens<'a> {
         self.next() == Some(SqlToken::Symbol(b'(')) && self.next() == Some(SqlToken::Symbol(b')'))
     }
 
-    /// Consumes a symbol if it follows immediately.
+    /// Consumes a symbol if it follows immediately. Returns whether it does.
     pub(super) fn take_symbol(&mut self, symbol: u8) -> bool {
         let is_next = self.0.as_bytes().first() == Some(&symbol);
         self.0 = &self.0[usize::from(is_next)..];
@@ -85,7 +85,7 @@ impl<'a> Tokens<'a> {
         SqlToken::Unknown
     }
 
-    /// Skips up to and including `end`; false if it does not occur.
+    /// Skips the text up to and including `end`. Returns `false` if `end` does not occur.
     fn skip_behind(&mut self, end: &str) -> bool {
         match self.0.split_once(end) {
             Some((_, rest)) => {

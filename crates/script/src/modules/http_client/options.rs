@@ -52,7 +52,8 @@ const OWN_HEADERS: &[&str] = &[
     "upgrade",
 ];
 
-/// Characters that a form leaves unescaped (URL standard, "application/x-www-form-urlencoded percent-encode set").
+/// Characters that a form escapes (URL standard, "application/x-www-form-urlencoded percent-encode set"). The space is
+/// not among them, since a form writes it as `+`.
 const FORM: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'*')
     .remove(b'-')

@@ -92,8 +92,8 @@ pub(crate) fn replace(lua: &Lua, limits: Limits) -> Result<()> {
     ))
 }
 
-/// Returns the maximum lengths of subjects for which LuaJIT's functions may be used: for matching,
-/// and for `find`.
+/// Returns the maximum length of subjects for which LuaJIT's matching functions may be used, and the maximum length for
+/// `find`. `None` means that LuaJIT's functions must not be used.
 fn harmless_bytes(text: &[u8], steps: u64) -> (Option<usize>, Option<usize>) {
     let matched = Pattern::new(text, Caret::Anchors).harmless_subject_bytes(steps);
     let searched = if has_specials(text, is_run_over) != Ok(false) {

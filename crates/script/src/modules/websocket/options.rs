@@ -8,16 +8,19 @@ use veche_calls::CertificateTrust;
 use crate::modules::argument::{Arguments, as_number, is_token};
 use crate::modules::copy_limit::{option_name, text_bytes};
 
-/// The maximum time for opening a connection, in seconds, and the default time, in milliseconds.
+/// The longest time that a script may set in an option, in seconds.
 const TIMEOUT_MAX: f64 = 3600.0;
+/// The default time limit for opening a connection, in milliseconds.
 const TIMEOUT_MS: u64 = 10_000;
 
-/// The limits and the default of the longest message accepted from the server, in bytes.
+/// The smallest and the largest limit that a script may set for messages from the server, in bytes.
 const MESSAGE_BYTES_LIMITS: [f64; 2] = [1.0, (1u64 << 30) as f64];
+/// The default limit of a message from the server, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// The default time without input before a ping, and the default time limit for its pong.
+/// The default time without input after which a ping is sent, in milliseconds.
 const PING_INTERVAL_MS: u64 = 25_000;
+/// The default time limit for the pong that answers a ping, in milliseconds.
 const PONG_TIMEOUT_MS: u64 = 10_000;
 
 /// Limit of all additional headers in bytes.

@@ -104,7 +104,7 @@ impl Call {
         result.map_err(|error| self.fault(&error))
     }
 
-    /// Returns the key at a stack index; `None` if no row can have it.
+    /// Returns the key at a stack index; `None` for a key that no row can have, such as a number out of range.
     fn key(&self, index: c_int) -> Result<Option<Cell<'static>>, FaultSubject> {
         // SAFETY: the argument stays on the stack for as long as the call lasts.
         let given = unsafe { row::given(self.state, index) };
@@ -238,7 +238,8 @@ unsafe extern "C-unwind" fn number(state: *mut lua_State) -> c_int {
     1
 }
 
-/// `get(table, key, …)` → a row, or the values of the columns named by the further arguments.
+/// `get(table, key, …)` → the whole row or, if further arguments name columns, the values of these columns; nil if there
+/// is no such row.
 unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
     // SAFETY: `functions` created this closure, as `method` requires; there are at most as many
     // columns as arguments, and room is made for them.

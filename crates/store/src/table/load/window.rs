@@ -92,7 +92,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Skips bytes accepted by `is_skipped`; returns the next byte without consuming it.
+    /// Skips bytes accepted by `is_skipped`. Returns the next byte without consuming it; `None` at the end of the file.
     pub(super) fn skip(
         &mut self,
         is_skipped: impl Fn(u8) -> bool,
