@@ -42,7 +42,7 @@ struct UserEntry {
 pub(crate) struct JoinEffect {
     /// Whether the join has to be announced.
     pub(crate) is_announced: bool,
-    /// The end of the leave delay during which the user has returned; `None` if no delay was running.
+    /// If the user has returned during a leave delay: the time at which the delay would have ended.
     pub(crate) was_leaving: Option<Due>,
 }
 

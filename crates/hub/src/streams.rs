@@ -304,8 +304,8 @@ impl Streams {
             .remove_stream(owner, &mut self.slots[..], index, held);
     }
 
-    /// Moves a stream that has publications to the account `owner`. `held` is the number of bytes that the stream
-    /// counted before.
+    /// Charges the account `owner` for a stream that has publications, instead of the stream's former account. `held` is
+    /// the number of bytes that the former account was charged for it.
     fn move_to(&mut self, index: u32, owner: u32, held: usize) {
         let place = slot_of(&mut self.slots, index);
         let former = std::mem::replace(&mut place.owner, owner);

@@ -25,7 +25,7 @@ pub struct SequenceTracker {
 /// The result of checking a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SequenceCheck {
-    /// No command before the message is missing.
+    /// All commands that precede the message were received.
     InOrder,
     /// The first message received from this node, which is tracked from now on. Its commands with
     /// lower numbers were not received.

@@ -1,7 +1,7 @@
 //! Messages to and from a spawner: one JSON object per packet, with file descriptors.
 //!
 //! The sockets are `SOCK_SEQPACKET`, so a message arrives whole or not at all and needs no framing. The main socket
-//! carries `Setup` or `Programs`, and `Pool`; the socket of each pool carries all other messages.
+//! carries `Setup`, `Programs` and `Pool`; all other messages are sent on the sockets of the pools, one for each pool.
 
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

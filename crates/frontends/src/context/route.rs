@@ -101,7 +101,8 @@ pub struct Route {
     pub rate_limits: Option<RateLimits>,
     /// How publications are dropped for clients that read too slowly; `None`: such clients are disconnected.
     pub drop_policy: Option<DropPolicy>,
-    /// Whether clients receive the position of each publication and may recover from it. Excludes `drop_policy`.
+    /// Whether clients receive the position of each publication and may recover from it. Only possible if
+    /// `drop_policy` is `None`.
     pub has_positions: bool,
     /// Hook targets of Centrifuge clients; `None`: the server decides without hooks.
     pub hook_targets: Option<Arc<HookTargets>>,

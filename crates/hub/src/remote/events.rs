@@ -472,7 +472,7 @@ impl RemoteEngine {
             .push_back(EngineReport::Lost(Arc::clone(channel)));
     }
 
-    /// Handles the position requested for a channel. The channel's feed is live from this position on.
+    /// Handles the store's answer with the current position of a channel. The channel's feed is live from it on.
     fn placed(
         &mut self,
         place: u32,
@@ -544,8 +544,8 @@ impl RemoteEngine {
         }
     }
 
-    /// Records the latest publication that a read has found. Subscribers get this publication without a feed item, so a
-    /// later comparison must check that the store still has it.
+    /// Records the latest publication that a read has found. Subscribers get this publication from the read rather than
+    /// from the feed. Later comparisons with the store check that it still has the publication.
     fn note_read(&mut self, channel: &str, entries: &Entries) {
         let entry = self.entries.find_mut(channel);
         if let Some(entry) = entry.filter(|entry| entry.epoch == entries.top.epoch)

@@ -28,8 +28,8 @@ const REFUSED_APART: Duration = Duration::from_secs(10);
 pub struct EngineSettings {
     /// The address of the server, or of a Sentinel that returns the server's address, and the time limit of commands.
     pub keyspace: Arc<RedisDatabase>,
-    /// How Sentinels find the primary; `None`: `keyspace` contains the address of the primary
-    /// itself.
+    /// How the address of the primary is requested from Sentinels. If `None`, `keyspace` contains that address rather
+    /// than the address of a Sentinel.
     pub sentinel: Option<Sentinel>,
     /// The prefix of all keys and channels.
     pub prefix: String,
@@ -41,7 +41,7 @@ pub struct EngineSettings {
     pub notice: Arc<dyn Fn(&Notice) + Send + Sync>,
 }
 
-/// How Sentinels find the primary; see [`EngineSettings::sentinel`].
+/// How the address of the primary is requested from Sentinels; see [`EngineSettings::sentinel`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentinel {
     /// The name of the primary in the configuration of the Sentinels.

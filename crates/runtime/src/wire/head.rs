@@ -65,11 +65,11 @@ pub enum EventName {
     Request,
     /// A client of Centrifugo's protocol connects without a token.
     Connect,
-    /// A connection has expired.
+    /// A connection has reached its expiry: the handler decides whether it is extended.
     Refresh,
     /// A client subscribes to a channel.
     Subscribe,
-    /// A subscription has expired.
+    /// A subscription has reached its expiry: the handler decides whether it is extended.
     SubRefresh,
     /// A client publishes to a channel.
     Publish,

@@ -21,9 +21,11 @@ use crate::app::Snapshots;
 use crate::host_context::HostContext;
 use crate::ttl;
 
-/// The longest table name, file path, or text of a schema or an option, in bytes.
+/// The maximum length of a table's name in bytes.
 const NAME_BYTES_MAX: usize = 255;
+/// The maximum length of a file path in bytes.
 const PATH_BYTES_MAX: usize = 4096;
+/// The maximum length of a text in a schema or an option, in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// Maximum total size of a schema's texts in bytes. Each text counts with 64 bytes in addition to its length.

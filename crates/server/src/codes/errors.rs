@@ -163,7 +163,7 @@ pub(super) const STATUSES: &[CodeEntry] = &[
     row(
         Status::METHOD_NOT_ALLOWED.0,
         "files allow only GET and HEAD",
-        "a request for a file with another method",
+        "a file was requested with a method other than GET and HEAD",
         &[],
         ANSWERS,
     ),

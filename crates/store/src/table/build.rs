@@ -12,8 +12,8 @@ use super::rows::{RowPosition, TableRows};
 use super::tree::{Entry, Tree};
 use super::{State, Table};
 
-/// The maximum memory of a piece, in bytes, is this constant plus the memory that the rest of the finished index will
-/// take.
+/// A part of the maximum memory of a piece, in bytes. The other part is the memory that the finished index will take
+/// in addition to the piece.
 const PIECE_BYTES: usize = 12 << 20;
 /// Size in bytes above which the system's allocator uses a separate memory mapping. Such memory is returned to the system when
 /// it is freed, unlike smaller allocations; and pages that are never touched cost nothing.

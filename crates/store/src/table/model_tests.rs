@@ -219,7 +219,7 @@ fn each_change_is_reported_once_or_counted_as_missed() {
             .into_iter()
             .for_each(|thread| thread.join().expect("done"));
         let (mut sum, mut reported) = reader.join().expect("done");
-        // Missed changes must have been reported by an entry in the queue, because only an entry wakes a waiter.
+        // If the queue has missed changes, it must contain an entry that says so, because only an entry wakes a waiter.
         assert!(
             !changes.sleeps_with_missed(),
             "a change was not reported: {reported:?}"

@@ -47,7 +47,7 @@ pub struct TokenVerifier {
 /// Which clients of a route with tokens may be anonymous.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
-    /// Every client needs a token with a user.
+    /// No client is anonymous: each needs a token with a user.
     #[default]
     None,
     /// Clients whose token has no user are anonymous; a token is required.
