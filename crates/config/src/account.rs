@@ -76,8 +76,8 @@ impl Account {
         Self::find(run_as, "server.", "the server process")
     }
 
-    /// Looks up the account of an application's processes; `None` if the account need not be changed. Without a
-    /// configured account, the processes have the account of the server process, `server`.
+    /// Returns the account of an application's processes. If none is configured, this is `server`, the account of the
+    /// server process. `None` means that the processes keep the account of the supervisor.
     pub fn of_app(app: &AppConfig, server: Option<&Self>) -> Result<Option<Self>, AccountError> {
         let run_as = app.processes.as_ref().and_then(|one| one.run_as.as_ref());
         match run_as {

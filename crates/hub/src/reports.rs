@@ -46,7 +46,8 @@ impl<E: Engine> Hub<E> {
             let Some(report) = self.pending_reports.pop_front() else {
                 break;
             };
-            // Room only decreases during a pass, so no report overtakes an earlier report of the same channel.
+            // During a pass the room for events of a channel only decreases. Once a report of the channel has to wait, its
+            // later reports have to wait as well, so the order is preserved.
             if let Some(channel) = report.channel()
                 && let Some(blocked) = self.blocked_by_room(channel, outlet)
             {

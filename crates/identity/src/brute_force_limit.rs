@@ -20,7 +20,7 @@ const PURGE_FROM: usize = 256;
 /// workers.
 const FULL_MS: u64 = 1_000;
 
-/// Delays by address. Times are in monotonic milliseconds.
+/// Limits how often each address may fail, such as with a wrong password. Times are in monotonic milliseconds.
 #[derive(Debug)]
 pub struct BruteForceLimit {
     /// The permitted rate of failures by one address; `None` for no limit.

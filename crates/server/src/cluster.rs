@@ -26,7 +26,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Creates the handle on the node's thread, which [`start`](thread::start) starts and [`wake`](Self::wake) wakes.
+    /// Creates the handle through which other threads reach the node's thread. That thread is started by
+    /// [`start`](thread::start).
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             waker: Arc::default(),

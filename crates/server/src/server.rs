@@ -265,7 +265,8 @@ pub(crate) fn start(
     })
 }
 
-/// Creates a hub for each worker, with its namespaces, history limit and time. The stored history is loaded later.
+/// Creates a hub for each worker and sets its namespaces, its limit of history bytes and its clock. The stored history
+/// is loaded later.
 fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<Vec<Hub>, String> {
     let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);

@@ -99,7 +99,7 @@ impl ServerChild {
         let (link, theirs) = introduce(listening, socket, start)?;
         let mut command = Command::new(binary);
         if let Some(account) = account {
-            // Setting the user id also drops the supplementary groups of root.
+            // In a process of root, `Command::uid` also makes the child drop root's supplementary groups.
             command.uid(account.uid).gid(account.gid);
         }
         for variable in stored::VARIABLES {

@@ -30,7 +30,7 @@ pub(super) struct ChannelEntry {
     /// Whether a verification got no answer before the connection was lost, so that the channel is verified on the next
     /// connection even if the store is the same.
     pub(super) was_unsure: bool,
-    /// Whether an ordinary comparison got no answer, so that it has to be repeated.
+    /// Whether a comparison other than a verification got no answer from the store, so that it has to be repeated.
     pub(super) needs_comparison: bool,
     /// Whether the feed of the live channel was interrupted and does not continue yet.
     pub(super) is_interrupted: bool,

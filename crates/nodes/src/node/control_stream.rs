@@ -17,8 +17,8 @@ impl Node {
     /// bans.
     pub(super) fn begin_reading(&mut self) {
         self.is_current = false;
-        // If the stored bans were read only in part, bans older than the last known entry may be missing, so the whole
-        // stream and the stored bans are read again.
+        // If the stored bans were read only in part, bans may be missing whose entries in the stream are older than the
+        // last known one. So the whole stream and the stored bans are read again.
         if self.commands.is_table_open() {
             self.commands.forget();
         }

@@ -477,7 +477,7 @@ fn read_entries(order: &Read, reply: Value) -> Option<Box<Entries>> {
     read_list(order, top, parts.next()?)
 }
 
-/// Converts the reply to a read of a channel. `top` is the position of the channel. Returns `None` if the reply is
+/// Parses the reply with which Redis answers the read `order` of a channel. `top` is the position of the channel. Returns `None` if the reply is
 /// malformed.
 fn read_list(order: &Read, top: Position, list: Value) -> Option<Box<Entries>> {
     let mut entries = entries(list)?;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{ProxyHeader, ProxyHeaderError, begins};
 
-/// Maximum header length: the fixed part and 4 KiB. The format permits 64 KiB, but addresses take at most 36 bytes, and
+/// Maximum header length: the fixed part and 4 KiB. The format permits 64 KiB, but IP addresses take at most 36 bytes, and
 /// the TLVs that proxies add (a name, a unique id, TLS properties) a few hundred.
 pub const HEADER_BYTES_MAX: usize = FIXED_BYTES + 4096;
 

@@ -67,7 +67,7 @@ fn wanted(arguments: &Arguments) -> mlua::Result<AppChannelQuery> {
         match (key.as_str(), &value) {
             ("since", Value::String(position)) => since = Some(option_name(position)),
             ("since", _) => {
-                return Err(fault("bad option 'since' to 'history': a position expected"));
+                return Err(fault("bad option since to 'history': a position expected"));
             }
             ("limit", value) => {
                 let number = as_number(value).filter(|number| number.fract() == 0.0);

@@ -154,7 +154,7 @@ fn wanted_place(options: &Value) -> mlua::Result<Option<PositionRequest>> {
 }
 
 fn since(value: &Value) -> mlua::Result<Since> {
-    let bad = |why: &str| fault(format!("bad option 'since' to 'subscribe': {why}"));
+    let bad = |why: &str| fault(format!("bad option since to 'subscribe': {why}"));
     match value {
         Value::String(text) => {
             let position = text.to_string_lossy().parse::<Position>();

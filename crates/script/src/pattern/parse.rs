@@ -8,7 +8,8 @@ use super::{CAPTURES_MAX, Error};
 /// compiling: at most 20 bytes for each byte of text, and 32 for each set.
 pub(super) const TEXT_BYTES_MAX: usize = 32 << 10;
 
-/// The maximum nesting depth, as in LuaJIT; quantifiers and the ends of captures nest. It also bounds the matcher's recursion.
+/// The maximum depth, as in LuaJIT: each quantifier and each end of a capture makes the rest of the pattern one level
+/// deeper. It also bounds the matcher's recursion.
 pub(super) const DEPTH_MAX: usize = 200;
 
 #[derive(Debug)]

@@ -121,7 +121,7 @@ impl MockSubscriptions {
         Lease::new(number)
     }
 
-    /// Returns the number of a subscription by its lease.
+    /// Returns the number that identifies the subscription of a lease; `None` for a lease of something else.
     pub(super) fn number(lease: &Lease) -> Option<u64> {
         lease.of::<Arc<u64>>().map(|number| **number)
     }

@@ -79,8 +79,8 @@ fn lines<'b>(head: &Head<'b>, name: &str) -> impl Iterator<Item = &'b [u8]> {
 /// Searches the addresses from the end, and returns the first one that belongs to no trusted proxy.
 /// If all belong to trusted proxies, returns the last address that was searched.
 ///
-/// A malformed element found before this address comes from a client. It is an error, so that the
-/// proxy's address is not taken for the client's.
+/// A malformed element that the search reaches before this address is an error. Otherwise the address
+/// of a proxy would be taken for the client's.
 fn nearest(
     peer: IpAddr,
     hops: impl Iterator<Item = Option<IpAddr>>,
