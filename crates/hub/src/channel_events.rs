@@ -229,8 +229,7 @@ impl<E: Engine> Hub<E> {
         if *is_of_expired_lease {
             // The engines of all workers report a channel that an ended lease has vacated; only the channel's home
             // adds the event.
-            let hash = self.channels.hash(channel);
-            let is_mine = self.channels.home(hash, channel, &self.namespaces) == self.me;
+            let is_mine = self.home_of_name(channel) == self.me;
             if is_mine && self.namespaces.of(channel).event_level >= EventLevel::Occupancy {
                 self.channel_events.push(channel, *at_ms, kind_of(false));
             }

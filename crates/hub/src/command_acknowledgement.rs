@@ -56,8 +56,7 @@ impl<E: Engine> Hub<E> {
         match AffectedHomes::of(instruction) {
             AffectedHomes::NoHomes => self.command_acknowledged(caller, outlet),
             AffectedHomes::Channel(channel) => {
-                let hash = self.channels.hash(channel);
-                let home = self.channels.home(hash, channel, &self.namespaces);
+                let home = self.home_of_name(channel);
                 self.acknowledge_at(home, caller, outlet);
             }
             AffectedHomes::AllHomes => {

@@ -354,8 +354,13 @@ impl<E: Engine> Hub<E> {
 
     /// Returns the worker that orders a channel's publications. All hubs with the same seed return the same worker.
     pub fn home_of(&self, channel: ChannelName<'_>) -> WorkerId {
-        let hash = self.channels.hash(channel.as_str());
-        self.channels.home(hash, channel.as_str(), &self.namespaces)
+        self.home_of_name(channel.as_str())
+    }
+
+    /// Like [`home_of`](Self::home_of), for a name that was checked before.
+    pub(crate) fn home_of_name(&self, name: &str) -> WorkerId {
+        let hash = self.channels.hash(name);
+        self.channels.home(hash, name, &self.namespaces)
     }
 
     pub(crate) fn find(&self, channel: &str) -> Option<u32> {

@@ -250,8 +250,7 @@ impl<E: Engine> Hub<E> {
                     return;
                 }
                 // The engines of all workers report the ended lease, but only the channel's home announces the leave.
-                let hash = self.channels.hash(&channel);
-                if self.channels.home(hash, &channel, &self.namespaces) == self.me {
+                if self.home_of_name(&channel) == self.me {
                     self.announce_member(&channel, FeedEvent::Left, &client);
                 }
                 return;

@@ -12,14 +12,10 @@ use crate::payload::OrderedPublication;
 use crate::{Audience, Engine, FeedEvent, Hub, Outlet, PublicationInfo};
 
 impl<E: Engine> Hub<E> {
-    fn wildcard_of(&self, channel: &str) -> Option<&str> {
-        self.namespaces.wildcards().channel_for(channel)
-    }
-
     /// At the channel's home: returns the entry of the wildcard channel that covers a channel; `None` if there is no
     /// such entry or if the channel is restricted to certain users.
     pub(crate) fn wildcard_entry(&self, channel: &str) -> Option<u32> {
-        let wildcard = self.wildcard_of(channel)?;
+        let wildcard = self.namespaces.wildcards().channel_for(channel)?;
         if wildcard == channel || !Audience::of(channel, &self.namespaces).is_everyone() {
             return None;
         }
