@@ -136,9 +136,14 @@ fn begun_handlers_stay() {
         &world,
         "return { message = function(conn, data) print('new', data) end }",
     );
-    bench.advance(1000);
-    older.turn(bench.now);
-    bench.now.mono_ms += 1000;
-    older.turn(bench.now);
-    assert_eq!(bench.effect_lines(), ["old\tone", "old\ttwo", "ready ann"]);
+    // On a busy machine the time of one turn may not suffice to end one handler and to start the next.
+    let mut effects = Vec::new();
+    for _ in 0..2 {
+        bench.advance(1000);
+        for _ in 0..100 {
+            older.turn(bench.now);
+            effects.extend(bench.effect_lines());
+        }
+    }
+    assert_eq!(effects, ["old\tone", "old\ttwo", "ready ann"]);
 }
