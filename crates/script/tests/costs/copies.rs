@@ -91,8 +91,10 @@ const CALLS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Runs a call in a handler; returns its cost in bytes, and what was printed.
-fn costs(before: usize, body: &str) -> (usize, Vec<String>) {
+/// Runs a call in a handler; returns its cost in bytes, and what was printed. As everywhere in this file, memory that the
+/// process still has from earlier calls is not counted.
+fn costs(body: &str) -> (usize, Vec<String>) {
+    let before = resident("VmRSS:");
     let mut bench = Bench::with(
         &format!(
             "{SETUP}
@@ -117,10 +119,9 @@ fn costs(before: usize, body: &str) -> (usize, Vec<String>) {
 }
 
 pub(super) fn problems() -> Vec<String> {
-    let before = resident("VmRSS:");
     let mut problems = Vec::new();
     for (body, words) in CALLS {
-        let (bytes, effects) = costs(before, body);
+        let (bytes, effects) = costs(body);
         // In some cases the VM itself holds a list or a string of 16 MiB.
         let most = EXCESS_BYTES_MAX + 16 * MIB + OTHER_BYTES;
         let is_told = effects.iter().any(|line| line.contains(words));
@@ -128,14 +129,15 @@ pub(super) fn problems() -> Vec<String> {
             problems.push(format!("{body}: {} MiB, {effects:?}", bytes >> 20));
         }
     }
-    problems.extend(of_responses(before));
-    problems.extend(of_hooks(before));
-    problems.extend(of_calls_in_progress(before));
+    problems.extend(of_responses());
+    problems.extend(of_hooks());
+    problems.extend(of_calls_in_progress());
     problems
 }
 
 /// Tests the headers of responses and of refused handshakes; returns a description of the problem, if there is one.
-fn of_responses(before: usize) -> Option<String> {
+fn of_responses() -> Option<String> {
+    let before = resident("VmRSS:");
     let mut bench = Bench::with(
         &format!(
             "{SETUP}
@@ -165,7 +167,7 @@ fn of_responses(before: usize) -> Option<String> {
 }
 
 /// Tests the results of hooks; returns a description of each problem.
-fn of_hooks(before: usize) -> Vec<String> {
+fn of_hooks() -> Vec<String> {
     let asked = AppHookRequest {
         data: Some(Data::Binary(b"x")),
         ..hook_request(Hook::Connect)
@@ -177,6 +179,7 @@ fn of_hooks(before: usize) -> Vec<String> {
         "(function() local subs = {} for at = 1, 200 do subs['c' .. at] = { b64data = ('x'):rep(2 ^ 20) } end return { subs = subs } end)()",
     ];
     let problem = |result: &&str| {
+        let before = resident("VmRSS:");
         let mut bench = Bench::with(
             &format!(
                 "{SETUP}
@@ -201,7 +204,8 @@ fn of_hooks(before: usize) -> Vec<String> {
 }
 
 /// Any number of tasks may send the same long string, which must not be copied for each of them.
-fn of_calls_in_progress(before: usize) -> Option<String> {
+fn of_calls_in_progress() -> Option<String> {
+    let before = resident("VmRSS:");
     let mut bench = Bench::with(
         &format!(
             "{SETUP}
