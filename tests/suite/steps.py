@@ -11,7 +11,7 @@ from .schedule import ALONE, IDLE, Step
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CARGO = "--workspace --locked --quiet"
 # No jemalloc: its build takes two minutes of CPU time, and no pure test needs it.
-CHECKS = "--profile checks --no-default-features"
+CHECKS = "--no-default-features"
 
 BUILT = ("build",)
 READY = ("setup", "build")
@@ -37,7 +37,7 @@ BINARIES = {
     # alone and waits for it.
     "server::served": {},
     "load::truth": {"place": ALONE},
-    "outbound::engine": {"cores": 0.2},
+    "outbound::engine": {"cores": 0.1},
     "server::supervisor": {"cores": 0.5},
     "net::driver": {"cores": 0.5},
     "outbound::http": {"cores": 0.5},
@@ -142,7 +142,7 @@ CLIENTS = (
     # This step mostly waits for pages, and takes longer than the others.
     Step("browser", "tests/browser/run.sh", 480, cores=0.5, needs=READY),
     Step("centrifuge codec", "tests/conformance/centrifuge_codec.sh", 60, needs=READY),
-    Step("centrifuge sdk", "tests/conformance/centrifuge_sdk.sh", 180, cores=0.5, needs=READY),
+    Step("centrifuge sdk", "tests/conformance/centrifuge_sdk.sh", 180, cores=0.1, needs=READY),
     Step("centrifuge python", "tests/conformance/centrifuge_python.sh", 120, cores=0.5, needs=READY),
     Step("centrifuge api", "tests/conformance/cent.sh", 120, cores=0.5, needs=READY),
     Step("php sdk", "tests/php_sdk.py", 180, cores=0.5, needs=READY),
