@@ -27,7 +27,7 @@ COMPUTING = ("centrifuge", "config", "frontends", "hub", "jwt", "nodes", "proto"
 # Test binaries of these crates with time limits of their own.
 TIMED = {"nodes::carriers"}
 
-# Test binaries that need more than one core for a short time, in the order in which they start. Binaries that measure
+# Test binaries that use less of a core than most, or run alone, in the order in which they start. Binaries that measure
 # times run alone in the foreground; those that take long start early.
 BINARIES = {
     "server::attacks": {"place": ALONE},
@@ -37,11 +37,12 @@ BINARIES = {
     # alone and waits for it.
     "server::served": {},
     "load::truth": {"place": ALONE},
-    "outbound::engine": {"cores": 0.1},
+    "outbound::engine": {"cores": 0.2},
     "server::supervisor": {"cores": 0.5},
-    "net::driver": {"cores": 0.5},
+    "net::driver": {"cores": 0.3},
     "outbound::http": {"cores": 0.5},
-    "tls::resumption": {"cores": 0.5},
+    "tls::resumption": {"cores": 0.1},
+    "fastcgi::fpm": {"cores": 0.2},
     "archive::kill": {"cores": 0.5},
     "server::dev": {"cores": 0.5},
 }
@@ -133,7 +134,7 @@ def http(io=""):
     return Step(f"http{on}", f"tests/conformance/http_suite.py{option}", 180, cores=0.5, needs=READY)
 
 
-def autobahn(name, arguments, limit, cores=1.0):
+def autobahn(name, arguments, limit, cores=0.75):
     return Step(f"autobahn {name}", f"tests/conformance/autobahn_suite.py {arguments}", limit, cores=cores, needs=READY)
 
 
@@ -149,7 +150,7 @@ CLIENTS = (
     Step("workers", "tests/workers.py", 60, cores=0.5, needs=("setup",)),
     Step("examples", "tests/examples.sh", 120, cores=0.5, needs=READY),
     Step("chat crowd", "tests/chat_crowd.py", 180, needs=READY),
-    Step("package", "tests/package.py", 120, needs=READY),
+    Step("package", "tests/package.py", 900, needs=READY, place=IDLE),
 )
 HTTP = (http(), http("io_uring"), http("delayed"))
 # A model checker tests tables and mailboxes: it runs their threads in thousands of different
