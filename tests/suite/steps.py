@@ -11,7 +11,7 @@ from .schedule import ALONE, IDLE, Step
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CARGO = "--workspace --locked --quiet"
 # No jemalloc: its build takes two minutes of CPU time, and no pure test needs it.
-CHECKS = "--no-default-features"
+CHECKS = "--profile checks --no-default-features"
 
 BUILT = ("build",)
 READY = ("setup", "build")
