@@ -1,9 +1,10 @@
 """Tests of the pure parts of mutants.py: the sample, the patterns for cargo-mutants, and the verdict."""
 
 import re
+import tomllib
 import unittest
 
-from mutants import CRATES, FULL, Crate, Result, Suite, commands, lanes_of, part_of, pattern, sample, status, table, verdicts
+from mutants import CRATES, FULL, ROOT, Crate, Result, Suite, commands, lanes_of, part_of, pattern, sample, status, table, verdicts
 
 NAMES = [f"crates/hub/src/hub.rs:{line}:9: replace Hub::f{line} -> bool with {value}" for line in range(100) for value in ("true", "false")]
 OWN = Suite(("veche-hub",))
@@ -66,6 +67,22 @@ class Names(unittest.TestCase):
             self.assertIn(word, call)
         self.assertEqual(sum(word.startswith("--re=") for word in call), 2)
         self.assertNotIn("--", commands(HUB, OWN, ["a"], "out"))
+
+
+class Excluded(unittest.TestCase):
+    def test_patterns_name_types_and_functions_of_their_file(self):
+        patterns = tomllib.loads((ROOT / ".cargo/mutants.toml").read_text())["exclude_re"]
+        self.assertTrue(patterns)
+        for excluded in patterns:
+            path, mutant = excluded.removeprefix("^").replace("\\.", ".").split(":.*", 1)
+            code = (ROOT / path).read_text()
+            types = re.findall(r"\b[A-Z]\w{2,}", mutant.replace("None", ""))
+            functions = "|".join("".join(names) for names in re.findall(r"::\(?([a-z_|]+)\)?(?:\$| )|in ([a-z_]+)\$", mutant))
+            for definition in [
+                *(rf"\b(impl|trait|enum)\b[^\n{{]*\b{name}\b" for name in types),
+                *(rf"\bfn {name}\b" for name in functions.split("|") if name),
+            ]:
+                self.assertTrue(re.search(definition, code), f"{excluded}: there is no {definition}")
 
 
 class Judgement(unittest.TestCase):
