@@ -69,10 +69,10 @@ CRATES = (
     Crate("mailbox", 20, 95, (Suite(("veche-mailbox",)), MODEL)),
     Crate("jwt", 20, 95, (Suite(("veche-jwt",)),)),
     Crate("proto", 30, 95, (Suite(("veche-proto",)),)),
-    Crate("archive", 30, 95, (Suite(("veche-archive",)),), cost=2),
+    Crate("archive", 30, 95, (Suite(("veche-archive",)),), cost=3),
     Crate("hub", 50, 95, (Suite(("veche-hub",)), SIMULATOR), cost=2),
     Crate("worker", 50, 95, (Suite(("veche-worker",)), SIMULATOR), cost=2),
-    Crate("frontends", 100, 85, (Suite(("veche-frontends",)), SIMULATOR), cost=3),
+    Crate("frontends", 100, 85, (Suite(("veche-frontends",)), SIMULATOR), cost=2),
 )
 FULL = sum(crate.share for crate in CRATES)
 
@@ -112,7 +112,7 @@ def commands(crate, suite, names, output):
     """Returns the command line of cargo-mutants that runs a suite on the mutants `names`."""
     return [
         *("cargo", "mutants", "--in-place", "--iterate", "--shuffle", "--colors=never", f"--output={output}"),
-        *("--cargo-arg=--locked", "--profile=mutants", "--minimum-test-timeout=20", "--timeout-multiplier=5"),
+        *("--cargo-arg=--locked", "--profile=mutants", "--minimum-test-timeout=20", "--timeout-multiplier=3"),
         f"--package={crate.package}",
         *(f"--test-package={package}" for package in suite.packages),
         *suite.options,

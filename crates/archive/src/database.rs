@@ -492,3 +492,44 @@ fn explain(path: &Path, source: rusqlite::Error) -> Error {
         _ => Error::Database { path, source },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a test on a database with publications that have a page each, all moved into the tables.
+    fn with_pages(pages: u64, test: impl FnOnce(&mut ArchiveDatabase)) {
+        let name = format!("veche-archive-pages-{}-{pages}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let mut database = ArchiveDatabase::open(&folder, FsyncPolicy::Never).expect("opened");
+        let rows = format!(
+            "with recursive numbers(number) as (select 1 union all select number + 1 from numbers where number < {pages})
+             insert into publication select number, 1, number, 0, 0, zeroblob(8000), null, null, null, 0 from numbers"
+        );
+        database.run(&rows).expect("filled");
+        database.checkpoint("truncate").expect("moved");
+        test(&mut database);
+        let _ = fs::remove_dir_all(&folder);
+    }
+
+    fn after_trimming(database: &mut ArchiveDatabase, below: u64) -> Maintenance {
+        let trim = format!("delete from publication where number < {below}");
+        database.run(&trim).expect("trimmed");
+        database.checkpoint("truncate").expect("moved");
+        database.maintain().expect("maintained")
+    }
+
+    #[test]
+    fn free_pages_are_released_if_they_are_many_and_a_quarter_of_the_file() {
+        with_pages(2_000, |large| {
+            assert_eq!(after_trimming(large, 400), Maintenance::Idle);
+            assert_eq!(after_trimming(large, 600), Maintenance::Vacuum);
+        });
+        with_pages(400, |small| {
+            assert_eq!(after_trimming(small, 200), Maintenance::Idle);
+            assert_eq!(after_trimming(small, 300), Maintenance::Vacuum);
+        });
+    }
+}
