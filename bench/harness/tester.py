@@ -18,6 +18,7 @@ SECONDS_MAX = 180
 REST_SECONDS = 0.3
 REST_SHARE_MAX = 0.01
 REST_SECONDS_MAX = 20
+SETTLED_SECONDS = 3
 
 
 class LoadError(Exception):
@@ -130,11 +131,15 @@ def percentile_us(report, name):
 
 
 def _wait_for_rest(server):
+    """Waits until the server has been idle, and has given no memory back to the kernel, for SETTLED_SECONDS."""
     deadline = time.monotonic() + REST_SECONDS_MAX
+    settled = 0
     while time.monotonic() < deadline:
-        before = server.cpu_ns()
+        cpu, memory = server.cpu_ns(), server.memory_bytes()
         time.sleep(REST_SECONDS)
-        if server.cpu_ns() - before < REST_SECONDS * REST_SHARE_MAX * 1e9:
+        is_idle = server.cpu_ns() - cpu < REST_SECONDS * REST_SHARE_MAX * 1e9
+        settled = settled + REST_SECONDS if is_idle and server.memory_bytes() >= memory else 0
+        if settled >= SETTLED_SECONDS:
             return
     raise LoadError("does not come to rest")
 
