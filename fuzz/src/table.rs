@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use veche_store::Store;
-use veche_store::table::{Clocks, LoadFormat, LoadOptions, Row, ScanOptions, SchemaDraft, Table};
+use veche_store::table::{LoadFormat, LoadOptions, Row, ScanOptions, SchemaDraft, Table};
+use veche_types::Now;
 
 fn table(store: &Store, name: &str) -> Arc<Table> {
     let columns = [
@@ -49,7 +50,7 @@ pub fn run(input: &[u8]) {
     let Some((choice, file)) = input.split_first() else {
         return;
     };
-    let (store, clocks) = (Store::default(), Clocks::default());
+    let (store, now) = (Store::default(), Now::default());
     let table_a = table(&store, "a");
     let format = match choice & 3 {
         0 => None,
@@ -58,8 +59,8 @@ pub fn run(input: &[u8]) {
         _ => Some(LoadFormat::Csv),
     };
     let loaded = match format {
-        None => table_a.restore_from(file, "f", clocks),
-        Some(format) => table_a.load_from(file, "f", &LoadOptions::new(format), clocks),
+        None => table_a.restore_from(file, "f", now),
+        Some(format) => table_a.load_from(file, "f", &LoadOptions::new(format), now),
     };
     let there = rows(&table_a);
     match loaded {
@@ -67,15 +68,15 @@ pub fn run(input: &[u8]) {
         Err(_) => assert!(there.is_empty(), "half of it is there"),
     }
     let mut saved = Vec::new();
-    table_a.save_to(&mut saved, "f", clocks).expect("a vector");
+    table_a.save_to(&mut saved, "f", now).expect("a vector");
     let table_b = table(&store, "b");
-    let restored = table_b.restore_from(&saved[..], "f", clocks);
+    let restored = table_b.restore_from(&saved[..], "f", now);
     assert_eq!(restored, Ok(there.len() as u64));
     assert_eq!(rows(&table_b), there);
     let text = there.join(&b'\n');
     let table_c = table(&store, "c");
     let options = LoadOptions::new(LoadFormat::Ndjson);
-    let again = table_c.load_from(&text[..], "f", &options, clocks);
+    let again = table_c.load_from(&text[..], "f", &options, now);
     assert_eq!(again, Ok(there.len() as u64));
     assert_eq!(rows(&table_c), there);
 }

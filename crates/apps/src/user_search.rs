@@ -182,10 +182,9 @@ impl AppHosts {
         let Some(app) = app else { return Vec::new() };
         let sessions = shared.hub.sessions_of_user(user);
         let own = sessions.filter(|id| app.runtime.is_open(*id));
-        let places = own.map(|id| WorkerConnection {
+        let places = own.map(|connection| WorkerConnection {
             worker: self.worker,
-            index: id.index,
-            generation: id.generation,
+            connection,
         });
         places.take(limit).collect()
     }

@@ -3,24 +3,21 @@
 use std::fmt;
 use std::str::FromStr;
 
+use veche_types::ConnectionId;
+
 /// The address of a connection on any worker of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkerConnection {
     /// The number of the worker.
     pub worker: u16,
-    /// The connection's index on the worker.
-    pub index: u32,
-    /// How many times the worker has reused the index.
-    pub generation: u32,
+    /// The connection on that worker.
+    pub connection: ConnectionId,
 }
 
 impl fmt::Display for WorkerConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            worker,
-            index,
-            generation,
-        } = self;
+        let Self { worker, connection } = self;
+        let ConnectionId { index, generation } = connection;
         write!(f, "{worker}.{index}.{generation}")
     }
 }
@@ -38,8 +35,10 @@ impl FromStr for WorkerConnection {
         let mut next = || numbers.next().ok_or(WorkerConnectionError);
         let place = Self {
             worker: next()?.parse().map_err(|_| WorkerConnectionError)?,
-            index: next()?.parse().map_err(|_| WorkerConnectionError)?,
-            generation: next()?.parse().map_err(|_| WorkerConnectionError)?,
+            connection: ConnectionId {
+                index: next()?.parse().map_err(|_| WorkerConnectionError)?,
+                generation: next()?.parse().map_err(|_| WorkerConnectionError)?,
+            },
         };
         match place.to_string() == id {
             true => Ok(place),
@@ -56,8 +55,10 @@ mod tests {
     fn ids_are_read_in_the_one_way_in_which_they_are_written() {
         let place = WorkerConnection {
             worker: 65_535,
-            index: 0,
-            generation: u32::MAX,
+            connection: ConnectionId {
+                index: 0,
+                generation: u32::MAX,
+            },
         };
         assert_eq!(place.to_string(), "65535.0.4294967295");
         assert_eq!(place.to_string().parse(), Ok(place));

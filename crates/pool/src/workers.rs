@@ -347,7 +347,7 @@ impl Workers {
                 EventOrigin::Hook(_) | EventOrigin::Worker => None,
             };
             let is_here = of.is_none_or(|of| of.worker == self.worker);
-            let id = of.map_or(own, |of| Some(id_of(of))).filter(|_| is_here);
+            let id = of.map_or(own, |of| Some(of.connection)).filter(|_| is_here);
             let found = id.and_then(|id| self.connections.get(&id));
             let found = found.filter(|one| !one.is_closing);
             let mut head = ResultHead::new(call.id);
@@ -596,13 +596,6 @@ struct Source {
 fn frame_of(bytes: &[u8], head_bytes: usize) -> Frame<'_> {
     let (head, payload) = bytes.split_at(head_bytes);
     Frame { head, payload }
-}
-
-fn id_of(place: WorkerConnection) -> ConnectionId {
-    ConnectionId {
-        index: place.index,
-        generation: place.generation,
-    }
 }
 
 /// Returns the user name in an accepted handshake, or `Some(None)` if it contains none; `None` for

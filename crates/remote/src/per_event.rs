@@ -375,12 +375,8 @@ impl CallBridge for PerEvent {
     }
 
     fn set_attribute(&mut self, of: WorkerConnection, name: &str, value: Option<Attribute>) {
-        let id = ConnectionId {
-            index: of.index,
-            generation: of.generation,
-        };
         let is_own = of.worker == self.worker;
-        let connection = self.connections.get_mut(&id).filter(|_| is_own);
+        let connection = self.connections.get_mut(&of.connection).filter(|_| is_own);
         let Some(connection) = connection else {
             return;
         };

@@ -379,8 +379,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
     };
     let place = |worker, index, generation| WorkerConnection {
         worker,
-        index,
-        generation,
+        connection: ConnectionId { index, generation },
     };
     let places = CallReply::Places(vec![place(0, 3, 1), place(1, 8, 2)]);
     let joined = CallReply::Channel(ChannelReply::Joined {

@@ -359,8 +359,7 @@ impl HostContext {
             connection: Some(
                 WorkerConnection {
                     worker: self.worker,
-                    index: id.index,
-                    generation: id.generation,
+                    connection: id,
                 }
                 .to_string(),
             ),

@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 use veche_store::Store;
 use veche_store::table::{
-    Cell, Clocks, InputValue, LoadFormat, LoadOptions, PutMode, ScanOptions, SchemaDraft, Table,
+    Cell, InputValue, LoadFormat, LoadOptions, PutMode, ScanOptions, SchemaDraft, Table,
 };
 
 use now::now;
+use veche_types::Now;
 
 /// A fast pseudo-random number generator (splitmix64).
 struct Random(u64);
@@ -112,7 +113,7 @@ fn load(sizes: &Sizes) -> Arc<Table> {
     let job = table.start_load(
         path.clone(),
         LoadOptions::new(LoadFormat::Csv),
-        Clocks::default(),
+        Now::default(),
     );
     job.wait().unwrap_or_else(|error| panic!("{error}"));
     println!(

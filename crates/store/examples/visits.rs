@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use veche_store::Store;
-use veche_store::table::{Clocks, Job, LoadFormat, LoadOptions, SchemaDraft, Table};
+use veche_store::table::{Job, LoadFormat, LoadOptions, SchemaDraft, Table};
 
 use now::now;
+use veche_types::Now;
 
 /// Returns a value from /proc/self/status, in megabytes.
 fn status(name: &str) -> f64 {
@@ -108,7 +109,7 @@ fn main() {
     let table = store.table("visits", Some(schema)).expect("a table");
     let mut options = LoadOptions::new(LoadFormat::Json);
     options.files = Some("visits_*".to_owned());
-    let clocks = Clocks::default();
+    let clocks = Now::default();
     match data.extension().is_some_and(|ending| ending == "table") {
         true => run("restore", || table.start_restore(data, clocks)),
         false => run("load", || table.start_load(data, options, clocks)),

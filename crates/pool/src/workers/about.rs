@@ -62,8 +62,7 @@ impl Workers {
     fn name_of(&self, id: ConnectionId) -> String {
         let place = WorkerConnection {
             worker: self.worker,
-            index: id.index,
-            generation: id.generation,
+            connection: id,
         };
         place.to_string()
     }

@@ -10,7 +10,7 @@ impl CallBridge for Workers {
 
     fn set_attribute(&mut self, of: WorkerConnection, name: &str, value: Option<Attribute>) {
         let is_own = of.worker == self.worker;
-        let connection = self.connections.get_mut(&id_of(of)).filter(|_| is_own);
+        let connection = self.connections.get_mut(&of.connection).filter(|_| is_own);
         let Some(connection) = connection else {
             return;
         };

@@ -147,7 +147,7 @@ impl EffectBuilder {
     /// Returns the addressed connection, if it belongs to this worker.
     fn local_connection(self, place: Option<WorkerConnection>) -> Option<ConnectionId> {
         let place = self.place(place)?;
-        (place.worker == self.worker).then_some(id_of(place))
+        (place.worker == self.worker).then_some(place.connection)
     }
 
     fn place(self, place: Option<WorkerConnection>) -> Option<WorkerConnection> {
@@ -155,8 +155,7 @@ impl EffectBuilder {
             EventOrigin::Handshake(id) | EventOrigin::Connection(id) | EventOrigin::Request(id) => {
                 Some(WorkerConnection {
                     worker: self.worker,
-                    index: id.index,
-                    generation: id.generation,
+                    connection: id,
                 })
             }
             EventOrigin::Hook(_) | EventOrigin::Worker => None,
@@ -175,7 +174,7 @@ impl EffectBuilder {
                     return Ok(());
                 };
                 let data = into.store(data).ok_or(EffectsFull)?;
-                let (to, worker) = (id_of(place), place.worker);
+                let (to, worker) = (place.connection, place.worker);
                 match worker == self.worker {
                     true => Effect::Send { to, kind, data },
                     false => Effect::SendFar {
@@ -226,7 +225,7 @@ impl EffectBuilder {
                 let Some(place) = self.place(of) else {
                     return Ok(());
                 };
-                let (of, worker, reason) = (id_of(place), place.worker, reason.into_owned());
+                let (of, worker, reason) = (place.connection, place.worker, reason.into_owned());
                 match worker == self.worker {
                     true => Effect::Close { of, code, reason },
                     false => Effect::CloseFar {
@@ -349,13 +348,6 @@ impl EffectBuilder {
         };
         into.list.push(effect);
         Ok(())
-    }
-}
-
-fn id_of(place: WorkerConnection) -> ConnectionId {
-    ConnectionId {
-        index: place.index,
-        generation: place.generation,
     }
 }
 

@@ -6,13 +6,13 @@
 //! same results.
 
 use veche_calls::WorkerConnection;
-use veche_types::{MessageKind, PayloadKind};
+use veche_types::{ConnectionId, MessageKind, PayloadKind};
 
 use super::frame::{Frame, FrameLimits, FrameTooLong, PREFIX_BYTES, finish_frame};
 use super::from_worker::{EFFECTS_MAX, FromWorker, HandlerEnd, HandlerOutput, WorkerEffect};
 use super::head::EventName;
 use super::part::PayloadParts;
-use super::to_worker::{EventConnection, place_of};
+use super::to_worker::EventConnection;
 use crate::{Attributes, Event};
 
 /// Bytes reserved for a message's head without the user.
@@ -41,12 +41,11 @@ pub fn encode_message(
     out.reserve(PREFIX_BYTES + MESSAGE_HEAD_BYTES + user_bytes + data.len());
     out.extend_from_slice(&[0; PREFIX_BYTES]);
     out.extend_from_slice(br#"{"type":"event","id":0,"event":"message","connection":""#);
-    let place = place_of(known.worker, *id);
-    push_number(out, place.worker.into());
+    push_number(out, known.worker.into());
     out.push(b'.');
-    push_number(out, place.index.into());
+    push_number(out, id.index.into());
     out.push(b'.');
-    push_number(out, place.generation.into());
+    push_number(out, id.generation.into());
     out.push(b'"');
     if let Some(user) = known.user {
         out.extend_from_slice(br#","user":"#);
@@ -232,8 +231,7 @@ impl Cursor<'_> {
         self.take(b"\"")?;
         Some(WorkerConnection {
             worker,
-            index,
-            generation,
+            connection: ConnectionId { index, generation },
         })
     }
 }

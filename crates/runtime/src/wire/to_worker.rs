@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 use veche_calls::{CallError, CallOutcome, CallReply, WorkerConnection, channel::ChannelReply};
-use veche_types::ConnectionId;
 
 use super::frame::Frame;
 use super::from_worker::{ErrorScope, MalformedFrame};
@@ -88,8 +87,10 @@ impl<'a> OutgoingEvent<'a> {
             | Event::Channels { .. }
             | Event::Run => return None,
         };
-        if let Some(id) = connection {
-            head.connection = Some(Cow::from(place_of(known.worker, id).to_string()));
+        if let Some(connection) = connection {
+            let worker = known.worker;
+            let name = WorkerConnection { worker, connection }.to_string();
+            head.connection = Some(Cow::from(name));
             head.user = known.user.map(Cow::from).or(head.user);
             let attributes = known.attributes.into_iter().flat_map(Attributes::iter);
             head.attributes = attributes
@@ -128,14 +129,6 @@ impl EventHead<'_> {
             data: None,
             parts: Vec::new(),
         }
-    }
-}
-
-pub(super) fn place_of(worker: u16, id: ConnectionId) -> WorkerConnection {
-    WorkerConnection {
-        worker,
-        index: id.index,
-        generation: id.generation,
     }
 }
 

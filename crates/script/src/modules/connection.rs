@@ -28,8 +28,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
             let worker = own.worker;
             let place = WorkerConnection {
                 worker,
-                index,
-                generation,
+                connection: ConnectionId { index, generation },
             };
             Ok(place.to_string())
         })?,

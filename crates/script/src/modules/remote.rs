@@ -30,11 +30,11 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         let id = arguments.bytes(1)?;
         let id = std::str::from_utf8(&id).unwrap_or_default();
         Ok(match id.parse() {
-            Ok(WorkerConnection {
-                worker,
-                index,
-                generation,
-            }) => (Some(worker), Some(index), Some(generation)),
+            Ok(WorkerConnection { worker, connection }) => (
+                Some(worker),
+                Some(connection.index),
+                Some(connection.generation),
+            ),
             Err(_) => (None, None, None),
         })
     })?;
@@ -162,8 +162,8 @@ pub(super) fn to_lua(lua: &Lua, places: &[WorkerConnection]) -> mlua::Result<Tab
     for place in places {
         go_on()?;
         table.raw_push(place.worker)?;
-        table.raw_push(place.index)?;
-        table.raw_push(place.generation)?;
+        table.raw_push(place.connection.index)?;
+        table.raw_push(place.connection.generation)?;
     }
     Ok(table)
 }

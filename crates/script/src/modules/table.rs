@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use veche_store::table::{
-    Clocks, Conflict, Job, LoadFormat, LoadOptions, Schema, SchemaDraft, TABLE_BYTES_MIN,
-    TableError, Type,
+    Conflict, Job, LoadFormat, LoadOptions, Schema, SchemaDraft, TABLE_BYTES_MIN, TableError, Type,
 };
+use veche_types::Now;
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::copy_limit::{CopyLimit, ENTRY_BYTES, text_bytes};
@@ -308,7 +308,7 @@ fn jobs(
             };
             let table = own.tables.borrow().table(number);
             let now = own.world.now.get();
-            let clocks = Clocks {
+            let clocks = Now {
                 mono_ms: now.mono_ms,
                 wall_ms: now.wall_ms,
             };

@@ -44,8 +44,10 @@ const ANSWERED: &[Answered] = &[
     ("veche.connections { user = 'ann' }", || {
         let places = (0..2 * COUNT).map(|index| WorkerConnection {
             worker: 0,
-            index,
-            generation: 1,
+            connection: ConnectionId {
+                index,
+                generation: 1,
+            },
         });
         CallReply::Places(places.collect())
     }),

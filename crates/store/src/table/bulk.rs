@@ -4,11 +4,13 @@
 //! Watchers are notified of the load as one event, and after an error the table is empty again. If the table already has rows,
 //! further rows are added by ordinary puts, several under one lock, and rows added before an error stay.
 
+use veche_types::Now;
+
 use super::cell::Cell;
 use super::change::PutMode;
 use super::error::TableError;
 use super::expiry::{EXPIRED_MAX, Room};
-use super::job::{Clocks, Job, JobError};
+use super::job::{Job, JobError};
 use super::load::row_batch::RowBatch;
 use super::watch::WatchEvent;
 use super::{State, Table, build, json};
@@ -28,13 +30,13 @@ pub(super) struct BulkLoader<'a> {
     table: &'a Table,
     mode: Mode,
     how: PutMode,
-    clocks: Clocks,
+    now: Now,
 }
 
 impl<'a> BulkLoader<'a> {
-    pub(super) fn new(table: &'a Table, how: PutMode, clocks: Clocks) -> Result<Self, TableError> {
+    pub(super) fn new(table: &'a Table, how: PutMode, now: Now) -> Result<Self, TableError> {
         // Expired rows are removed in steps, so that other threads can get the lock in between.
-        while table.expire(EXPIRED_MAX, clocks.mono_ms) > 0 {}
+        while table.expire(EXPIRED_MAX, now.mono_ms) > 0 {}
         let mut state = table.state.write();
         state.refuse_while_loading()?;
         let mode = match state.rows.count() {
@@ -50,7 +52,7 @@ impl<'a> BulkLoader<'a> {
             table,
             mode,
             how,
-            clocks,
+            now,
         })
     }
 
@@ -62,7 +64,7 @@ impl<'a> BulkLoader<'a> {
         let mut row: Vec<Cell<'_>> = Vec::with_capacity(table.shape.columns());
         if self.mode == Mode::Fill {
             let mut state = table.state.write();
-            let expiry = table.expiry(None, self.clocks.mono_ms);
+            let expiry = table.expiry(None, self.now.mono_ms);
             for place in 0..batch.len() {
                 row.clear();
                 row.extend(batch.cells(place));
@@ -78,7 +80,7 @@ impl<'a> BulkLoader<'a> {
                 .map_err(|error| (last, error))?;
             return Ok(put);
         }
-        let now_ms = self.clocks.mono_ms;
+        let now_ms = self.now.mono_ms;
         let mut place = 0;
         let all = table.change_in_slices(batch.len(), now_ms, |state, budget| {
             while place < batch.len() {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use veche_types::Now;
+
 use super::*;
 
 /// A folder removed on drop.
@@ -97,7 +99,7 @@ pub(super) fn dump(table: &Table) -> Vec<String> {
     rows
 }
 
-const CLOCKS: Clocks = Clocks {
+const CLOCKS: Now = Now {
     mono_ms: 1000,
     wall_ms: 1_700_000_000_000,
 };
@@ -433,7 +435,7 @@ fn keys_without_numbers_and_rows_that_expire_are_loaded() {
     assert_eq!(table.count(1500), 0);
     // The table is saved halfway through the TTL, and restored with another monotonic clock shortly before the TTL ends.
     let mut bytes = Vec::new();
-    let at = |mono_ms, wall_ms| Clocks { mono_ms, wall_ms };
+    let at = |mono_ms, wall_ms| Now { mono_ms, wall_ms };
     assert_eq!(table.save_to(&mut bytes, "f", at(1250, 10_000)), Ok(5000));
     assert_eq!(
         table.restore_from(&bytes[..], "f", at(77, 10_240)),

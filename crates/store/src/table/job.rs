@@ -12,16 +12,6 @@ use super::error::TableError;
 /// Maximum number of jobs that run at a time, over all tables; further jobs wait.
 pub const JOBS_MAX: usize = 4;
 
-/// A reading of the monotonic clock and of the wall clock. In memory, expiry times are stored by the monotonic clock;
-/// in files, by the wall clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Clocks {
-    /// Monotonic milliseconds, as in all other calls of a table.
-    pub mono_ms: u64,
-    /// Wall-clock time in milliseconds since 1970.
-    pub wall_ms: u64,
-}
-
 /// The progress of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobProgress {

@@ -45,7 +45,7 @@ pub use cell::{Cell, InputValue};
 pub use change::{PutMode, RowSnapshot, UpdateResult};
 pub use error::TableError;
 pub use gauges::TableGauges;
-pub use job::{Clocks, FilePosition, JOBS_MAX, Job, JobError, JobProgress};
+pub use job::{FilePosition, JOBS_MAX, Job, JobError, JobProgress};
 pub use key::Range;
 pub use load::{Conflict, LoadFormat, LoadOptions};
 pub use scan::{Scan, ScanOptions};

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use shuttle::thread;
+use veche_types::Now;
 
 use super::*;
 
@@ -121,7 +122,7 @@ fn batches_are_seen_whole_and_saved_whole() {
             let table = Arc::clone(&table);
             thread::spawn(move || {
                 let mut bytes = Vec::new();
-                let saved = table.save_to(&mut bytes, "f", Clocks::default());
+                let saved = table.save_to(&mut bytes, "f", Now::default());
                 assert_eq!(saved, Ok(2));
                 bytes
             })
@@ -133,7 +134,7 @@ fn batches_are_seen_whole_and_saved_whole() {
         writer.join().expect("done");
         let bytes = saver.join().expect("done");
         assert_eq!(all(&table), [3, 3]);
-        let restored = table.restore_from(&bytes[..], "f", Clocks::default());
+        let restored = table.restore_from(&bytes[..], "f", Now::default());
         assert_eq!(restored, Ok(2));
         let found = all(&table);
         assert!(found.len() == 2 && found[0] == found[1], "{found:?}");
@@ -145,9 +146,7 @@ fn what_replaces_a_table_keeps_changes_out_until_it_is_there() {
     check(|| {
         let table = pairs();
         let mut out = Vec::new();
-        table
-            .save_to(&mut out, "f", Clocks::default())
-            .expect("saved");
+        table.save_to(&mut out, "f", Now::default()).expect("saved");
         let writer = {
             let table = Arc::clone(&table);
             thread::spawn(move || {
@@ -157,9 +156,9 @@ fn what_replaces_a_table_keeps_changes_out_until_it_is_there() {
         };
         let other = {
             let (table, out) = (Arc::clone(&table), out.clone());
-            thread::spawn(move || table.restore_from(&out[..], "f", Clocks::default()))
+            thread::spawn(move || table.restore_from(&out[..], "f", Now::default()))
         };
-        let first = table.restore_from(&out[..], "f", Clocks::default());
+        let first = table.restore_from(&out[..], "f", Now::default());
         let results = [first, other.join().expect("done")];
         assert!(results.iter().any(Result::is_ok), "{results:?}");
         let updated = writer.join().expect("done");

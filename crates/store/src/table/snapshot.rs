@@ -28,10 +28,11 @@ use std::sync::Arc;
 
 use crc32fast::Hasher;
 use veche_files::WriteOptions;
+use veche_types::Now;
 
 use super::cell::{Cell, InputValue};
 use super::error::TableError;
-use super::job::{self, Clocks, Job, JobError};
+use super::job::{self, Job, JobError};
 use super::leaf::Leaf;
 use super::rows::TableRows;
 use super::schema::Column;
@@ -57,9 +58,9 @@ impl Table {
     ///
     /// The job's outcome is the number of rows written. Errors: [`JobError::File`], [`JobError::Table`] while the table is
     /// being loaded, [`JobError::Thread`], [`JobError::Cancelled`]; after an error an existing file is unchanged.
-    pub fn start_save(self: &Arc<Self>, path: PathBuf, clocks: Clocks) -> Arc<Job> {
+    pub fn start_save(self: &Arc<Self>, path: PathBuf, now: Now) -> Arc<Job> {
         let table = Arc::clone(self);
-        job::start(move |job| table.save(&path, clocks, job))
+        job::start(move |job| table.save(&path, now, job))
     }
 
     /// Starts to replace all rows by those of a file. Until the end the old rows can be read, and changes are refused. Rows
@@ -67,14 +68,14 @@ impl Table {
     ///
     /// The job's outcome is the number of rows. Errors: [`JobError::File`], [`JobError::Damaged`], [`JobError::Columns`],
     /// [`JobError::Table`], [`JobError::Thread`], [`JobError::Cancelled`]; after an error the table is unchanged.
-    pub fn start_restore(self: &Arc<Self>, path: PathBuf, clocks: Clocks) -> Arc<Job> {
+    pub fn start_restore(self: &Arc<Self>, path: PathBuf, now: Now) -> Arc<Job> {
         let table = Arc::clone(self);
         job::start(move |job| {
             let shown = path.display().to_string();
             let fault = |error: io::Error| JobError::file(&shown, error);
             let file = veche_files::read(&path).map_err(fault)?;
             job.add_total(file.metadata().map_err(fault)?.len());
-            table.restore(file, &shown, clocks, job)
+            table.restore(file, &shown, now, job)
         })
     }
 
@@ -82,22 +83,17 @@ impl Table {
     ///
     /// # Errors
     /// Those of [`start_save`](Self::start_save), with `name` as the file name.
-    pub fn save_to(&self, out: impl Write, name: &str, clocks: Clocks) -> Result<u64, JobError> {
+    pub fn save_to(&self, out: impl Write, name: &str, now: Now) -> Result<u64, JobError> {
         let rows = self.rows_to_save()?;
-        self.write(rows, out, name, clocks, &Job::default())
+        self.write(rows, out, name, now, &Job::default())
     }
 
     /// Like [`start_restore`](Self::start_restore), but reads from any reader and on the current thread.
     ///
     /// # Errors
     /// Those of [`start_restore`](Self::start_restore), with `name` as the file name.
-    pub fn restore_from(
-        &self,
-        reader: impl Read,
-        name: &str,
-        clocks: Clocks,
-    ) -> Result<u64, JobError> {
-        self.restore(reader, name, clocks, &Job::default())
+    pub fn restore_from(&self, reader: impl Read, name: &str, now: Now) -> Result<u64, JobError> {
+        self.restore(reader, name, now, &Job::default())
     }
 
     fn rows_to_save(&self) -> Result<TableRows, TableError> {
@@ -109,13 +105,13 @@ impl Table {
         }
     }
 
-    fn save(&self, path: &Path, clocks: Clocks, job: &Job) -> Result<u64, JobError> {
+    fn save(&self, path: &Path, now: Now, job: &Job) -> Result<u64, JobError> {
         let shown = path.display().to_string();
         let fault = |error: io::Error| JobError::file(&shown, error);
         let draft = DraftFile::open(path).map_err(fault)?;
         let rows = self.rows_to_save()?;
         job.add_total(rows.bytes() as u64);
-        let count = self.write(rows, &draft.file, &shown, clocks, job)?;
+        let count = self.write(rows, &draft.file, &shown, now, job)?;
         job.check()?;
         draft.publish(path).map_err(fault)?;
         Ok(count)
@@ -126,7 +122,7 @@ impl Table {
         rows: TableRows,
         out: impl Write,
         name: &str,
-        clocks: Clocks,
+        now: Now,
         job: &Job,
     ) -> Result<u64, JobError> {
         let fault = |error: io::Error| JobError::file(name, error);
@@ -135,14 +131,14 @@ impl Table {
             total: Hasher::new(),
             job,
         };
-        let mut piece = self.header(clocks);
+        let mut piece = self.header(now);
         out.write(&piece).map_err(fault)?;
         let mut count = 0;
         // Each leaf of the clone is dropped once it is written. Later changes of rows in that leaf then need not copy
         // it.
         for leaf in rows.into_leaves() {
             job.check()?;
-            let written = self.block(&leaf, clocks, &mut piece);
+            let written = self.block(&leaf, now, &mut piece);
             drop(leaf);
             if written > 0 {
                 out.write(&piece).map_err(fault)?;
@@ -160,9 +156,9 @@ impl Table {
         Ok(count)
     }
 
-    fn header(&self, clocks: Clocks) -> Vec<u8> {
+    fn header(&self, now: Now) -> Vec<u8> {
         let columns = &self.schema.columns;
-        let mut about = clocks.wall_ms.to_le_bytes().to_vec();
+        let mut about = now.wall_ms.to_le_bytes().to_vec();
         about.extend_from_slice(&(columns.len() as u16).to_le_bytes());
         for column in columns {
             let kind = column.type_text();
@@ -179,12 +175,12 @@ impl Table {
     }
 
     /// Encodes the rows of a leaf, except expired ones, as a block in `out`. Returns the number of encoded rows.
-    fn block(&self, leaf: &Leaf, clocks: Clocks, out: &mut Vec<u8>) -> u64 {
+    fn block(&self, leaf: &Leaf, now: Now, out: &mut Vec<u8>) -> u64 {
         let shape = &self.shape;
         let expires = self.schema.expires();
         let stays = |place: &usize| {
             let at_ms = expires.map(|column| leaf.get(shape, *place, column));
-            !matches!(at_ms, Some(Cell::Bits(at_ms)) if at_ms <= clocks.mono_ms)
+            !matches!(at_ms, Some(Cell::Bits(at_ms)) if at_ms <= now.mono_ms)
         };
         let places: Vec<usize> = (0..leaf.len()).filter(stays).collect();
         out.clear();
@@ -195,8 +191,8 @@ impl Table {
                 match leaf.get(shape, *place, column) {
                     // An expiry is converted to wall-clock time.
                     Cell::Bits(at_ms) if Some(column) == expires => {
-                        let left_ms = at_ms.saturating_sub(clocks.mono_ms);
-                        Cell::Bits(clocks.wall_ms.saturating_add(left_ms))
+                        let left_ms = at_ms.saturating_sub(now.mono_ms);
+                        Cell::Bits(now.wall_ms.saturating_add(left_ms))
                     }
                     cell => cell,
                 }
@@ -208,13 +204,7 @@ impl Table {
         places.len() as u64
     }
 
-    fn restore(
-        &self,
-        reader: impl Read,
-        name: &str,
-        clocks: Clocks,
-        job: &Job,
-    ) -> Result<u64, JobError> {
+    fn restore(&self, reader: impl Read, name: &str, now: Now, job: &Job) -> Result<u64, JobError> {
         let mut state = self.state.write();
         state.refuse_while_loading()?;
         state.is_replacing = true;
@@ -227,7 +217,7 @@ impl Table {
             total: Hasher::new(),
             piece: Vec::new(),
         };
-        let mut new = self.read_rows(&mut parts, clocks, job)?;
+        let mut new = self.read_rows(&mut parts, now, job)?;
         new.rows.shrink_to_fit(&self.shape);
         let indexes = build::indexes(self, &new.rows, job)?;
         if let Some(keys) = new.keys.take() {
@@ -251,7 +241,7 @@ impl Table {
     fn read_rows(
         &self,
         parts: &mut ChunkReader<'_, impl Read>,
-        clocks: Clocks,
+        now: Now,
         job: &Job,
     ) -> Result<State, JobError> {
         parts.header(&self.schema.columns)?;
@@ -274,7 +264,7 @@ impl Table {
                 parts.end()?;
                 return Ok(new);
             };
-            let put = self.read_block(&parts.piece[8..], rows, &mut new, clocks);
+            let put = self.read_block(&parts.piece[8..], rows, &mut new, now);
             match put {
                 Ok(put) => job.add_rows(put),
                 Err(why) => return parts.damaged(begin, why),
@@ -291,7 +281,7 @@ impl Table {
         mut bytes: &[u8],
         rows: u32,
         new: &mut State,
-        clocks: Clocks,
+        now: Now,
     ) -> Result<u64, String> {
         let columns = &self.schema.columns;
         let mut read = Vec::with_capacity(columns.len());
@@ -316,11 +306,11 @@ impl Table {
             if let Some(column) = expires
                 && let Cell::Bits(at_ms) = row[column]
             {
-                let left_ms = at_ms.saturating_sub(clocks.wall_ms);
+                let left_ms = at_ms.saturating_sub(now.wall_ms);
                 if left_ms == 0 {
                     continue;
                 }
-                row[column] = Cell::Bits(clocks.mono_ms.saturating_add(left_ms));
+                row[column] = Cell::Bits(now.mono_ms.saturating_add(left_ms));
             }
             let number = match (self.shape.key, row[0]) {
                 (Some(number), Cell::Bits(bits)) => number.row(self.shape.kind(0), bits),

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use proptest::prelude::*;
+use veche_types::Now;
 
 use super::file_tests::{Folder, dump, table};
 use super::*;
 
-const CLOCKS: Clocks = Clocks {
+const CLOCKS: Now = Now {
     mono_ms: 5000,
     wall_ms: 1_700_000_000_000,
 };
@@ -184,7 +185,7 @@ proptest! {
         put_some(&other, &mut random, 10);
         // The table is restored some time later, by another process whose monotonic clock started at another time.
         let later = random.u64(..1500);
-        let clocks = Clocks { mono_ms: 77, wall_ms: CLOCKS.wall_ms + later };
+        let clocks = Now { mono_ms: 77, wall_ms: CLOCKS.wall_ms + later };
         other.restore_from(&bytes[..], "f", clocks).expect("whole");
         other.check();
         let expected = dump_with_ttl(&table, CLOCKS.mono_ms + later);

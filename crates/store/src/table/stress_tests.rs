@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fastrand::Rng;
+use veche_types::Now;
 
 use super::file_tests::table;
 use super::*;
@@ -134,11 +135,11 @@ fn threads_see_whole_rows_once_and_whole_batches() {
             let mut saves = 0;
             while !is_over.load(Ordering::Relaxed) || saves < 5 {
                 let mut bytes = Vec::new();
-                let saved = table.save_to(&mut bytes, "f", Clocks::default());
+                let saved = table.save_to(&mut bytes, "f", Now::default());
                 assert_eq!(saved, Ok(ROWS + 2));
                 let other = Table::new("other", table.schema().clone());
                 other
-                    .restore_from(&bytes[..], "f", Clocks::default())
+                    .restore_from(&bytes[..], "f", Now::default())
                     .expect("whole");
                 other.check();
                 let turn = |id: u64| other.read(Cell::Bits(id), 0, |row| bits(&row, 4));

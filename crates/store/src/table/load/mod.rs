@@ -19,11 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use veche_types::Now;
 
 use super::Table;
 use super::bulk::BulkLoader;
 use super::change::PutMode;
-use super::job::{self, Clocks, Job, JobError};
+use super::job::{self, Job, JobError};
 use fault::LoadFault;
 use row_batch::RowBatch;
 use source::LoadSource;
@@ -102,17 +103,12 @@ impl Table {
     /// The job's outcome is the number of rows added. Errors: [`JobError::File`], [`JobError::Row`], [`JobError::Table`],
     /// [`JobError::Thread`], [`JobError::Cancelled`]. If the rows exceed the memory limit of a table that was empty, nothing is
     /// evicted and the load fails.
-    pub fn start_load(
-        self: &Arc<Self>,
-        path: PathBuf,
-        options: LoadOptions,
-        clocks: Clocks,
-    ) -> Arc<Job> {
+    pub fn start_load(self: &Arc<Self>, path: PathBuf, options: LoadOptions, now: Now) -> Arc<Job> {
         let table = Arc::clone(self);
         job::start(move |job| {
             let source =
                 LoadSource::find_files(&path, options.format, options.files.as_deref(), job)?;
-            let loader = BulkLoader::new(&table, options.put_mode(), clocks)?;
+            let loader = BulkLoader::new(&table, options.put_mode(), now)?;
             table.load_files(&source, &options, &loader, job)?;
             loader.finish(job)?;
             Ok(job.progress().rows)
@@ -128,10 +124,10 @@ impl Table {
         reader: impl Read,
         name: &str,
         options: &LoadOptions,
-        clocks: Clocks,
+        now: Now,
     ) -> Result<u64, JobError> {
         let job = Job::default();
-        let loader = BulkLoader::new(self, options.put_mode(), clocks)?;
+        let loader = BulkLoader::new(self, options.put_mode(), now)?;
         let mut buffers = LoadBuffers::new(self);
         self.load_file(Box::new(reader), options, &loader, &job, &mut buffers)
             .map_err(|fault| fault.of(name))?;
