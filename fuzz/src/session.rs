@@ -140,9 +140,7 @@ pub fn run(data: &[u8]) -> Tally {
     // History expires: publications first, positions later.
     for _ in 0..2 {
         scene.world.advance(200_000);
-        for worker in &mut scene.world.workers {
-            worker.shared_mut().hub.maintain();
-        }
+        scene.world.maintain();
     }
     scene.world.check_empty();
     scene.tally

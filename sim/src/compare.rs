@@ -172,6 +172,10 @@ mod tests {
             self.own.connections()
         }
 
+        fn pending_work(&self) -> Vec<(&'static str, u64)> {
+            self.own.pending_work()
+        }
+
         fn with_back_end(&mut self, call: &mut dyn FnMut(&mut BackEndApp, &mut Context)) {
             self.own.with_back_end(call);
         }

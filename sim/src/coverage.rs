@@ -145,13 +145,15 @@ pub(crate) enum CoverageEvent {
     MissedByNamespace,
     /// A subscriber arrived between two publications that were queued for delivery.
     CameBetween,
+    /// A connection waited with input for a later turn.
+    WaitedForTurn,
     /// A world settled while all peers read.
     Settled,
     /// A world settled although a peer did not read.
     SettledWithSlow,
 }
 
-const EVENTS: [CoverageEvent; 72] = [
+const EVENTS: [CoverageEvent; 73] = [
     CoverageEvent::Connected,
     CoverageEvent::Heard,
     CoverageEvent::HeardInBinary,
@@ -222,6 +224,7 @@ const EVENTS: [CoverageEvent; 72] = [
     CoverageEvent::DroppedForLater,
     CoverageEvent::MissedByNamespace,
     CoverageEvent::CameBetween,
+    CoverageEvent::WaitedForTurn,
     CoverageEvent::Settled,
     CoverageEvent::SettledWithSlow,
 ];

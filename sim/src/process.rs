@@ -58,6 +58,9 @@ impl Process {
             limits: TurnLimits {
                 deliveries: setup.deliveries_max,
                 messages: setup.messages_max,
+                connection_work: setup.connection_work,
+                event_work: setup.event_work,
+                backlog_work: setup.backlog_work,
                 app_credits: (setup.credits / 2).max(1),
                 ..TurnLimits::default()
             },

@@ -181,18 +181,9 @@ impl World {
         let is_read =
             !self.peers.has_slow() && self.network.links.values().all(|link| link.has_client);
         for (number, worker) in self.process.workers.iter().enumerate() {
-            let Context {
-                hub,
-                requests: ports,
-                ..
-            } = worker.shared();
-            let outboxes = ports.outboxes.queue_lengths().filter(|_| is_read);
-            let ports = ports.queue_lengths().chain(outboxes);
-            let mut all = hub
-                .pending_work()
-                .chain(ports)
-                .chain(worker.shared().waiting_counts());
-            let left = all.next();
+            let outboxes = &worker.shared().requests.outboxes;
+            let outboxes = outboxes.queue_lengths().filter(|_| is_read);
+            let left = worker.pending_work().into_iter().chain(outboxes).next();
             promise!(
                 left.is_none(),
                 "nothing is pending at rest",

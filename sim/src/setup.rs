@@ -1,6 +1,7 @@
 //! The kind of world that a seed produces: sizes, limits, and the weights of actions.
 
 use fastrand::Rng;
+use veche_worker::TurnLimits;
 
 use crate::channels::Kind;
 use crate::client_transport::{ClientTransport, HookRoute};
@@ -26,6 +27,10 @@ pub(crate) struct Setup {
     pub(crate) deliveries_max: usize,
     /// Maximum number of messages of other workers that a worker handles in one turn.
     pub(crate) messages_max: usize,
+    /// Work limits of a turn: of one connection, of all connections for new events, and of all for input left over.
+    pub(crate) connection_work: u64,
+    pub(crate) event_work: u64,
+    pub(crate) backlog_work: u64,
     /// The low-water mark of transports.
     pub(crate) low_water_bytes: usize,
     pub(crate) queue_publications_max: usize,
@@ -107,6 +112,13 @@ impl Setup {
         let mut random = Rng::with_seed(seed ^ 0x5e7_0b5e7);
         let random = &mut random;
         let more = &mut Rng::with_seed(seed ^ 0x061e_5eed);
+        // In a busy world, connections often wait with input for a later turn.
+        let busy = &mut Rng::with_seed(seed ^ 0x0b05_9eed);
+        let usual = TurnLimits::default();
+        let mut work = [usual.connection_work, usual.event_work, usual.backlog_work];
+        if busy.u8(0..3) == 0 {
+            work = [(); 3].map(|()| *pick(busy, &[1, 5_000, 20_000]));
+        }
         let mut one_in = |count: u32| random.u32(0..count) == 0;
         let (is_short_lived, is_scarce, is_logged) = (one_in(5), one_in(6), one_in(2));
         let (is_calm, is_slow, is_crowded) = (one_in(4), one_in(3), one_in(5));
@@ -134,6 +146,9 @@ impl Setup {
             },
             deliveries_max: *pick(random, &[1, 3, 512]),
             messages_max: *pick(more, &[2, 8, 4096]),
+            connection_work: work[0],
+            event_work: work[1],
+            backlog_work: work[2],
             low_water_bytes: *pick(more, &[50, 400, 16_384]),
             queue_publications_max: *pick(random, &[1, 4, 1024]),
             history_size: *pick(random, &[1, 4, 12, 50]),

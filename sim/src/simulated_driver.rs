@@ -404,6 +404,10 @@ impl WorkerDriver for SimulatedDriver {
         self.worker.connections()
     }
 
+    fn pending_work(&self) -> Vec<(&'static str, u64)> {
+        self.worker.pending_work().collect()
+    }
+
     fn with_back_end(&mut self, call: &mut dyn FnMut(&mut BackEndApp, &mut Context)) {
         self.worker.with_apps(call);
     }

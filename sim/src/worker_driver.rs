@@ -172,6 +172,9 @@ pub trait WorkerDriver {
     /// Returns the number of connections.
     fn connections(&self) -> usize;
 
+    /// Returns the non-empty queues and counters of the worker ([`Worker::pending_work`](veche_worker::Worker::pending_work)).
+    fn pending_work(&self) -> Vec<(&'static str, u64)>;
+
     /// Calls the application that acts as back end.
     fn with_back_end(&mut self, call: &mut dyn FnMut(&mut BackEndApp, &mut Context));
 

@@ -4,7 +4,7 @@
 //! nor bytes move by themselves.
 
 use fastrand::Rng;
-use veche_frontends::{Context, Now};
+use veche_frontends::Now;
 use veche_hub::{ChannelName, ConnectionId};
 use veche_worker::TurnState;
 
@@ -446,6 +446,15 @@ impl World {
         if missed > before[2] {
             self.ledger.seen.note(CoverageEvent::MissedByNamespace);
         }
+        if turned.has_waiting {
+            self.ledger.seen.note(CoverageEvent::WaitedForTurn);
+        }
+        promise!(
+            turned.passed.is_none(),
+            "no connection is continued twice while another waits",
+            "{:?} on worker {worker}: the waiting one, the continued one",
+            turned.passed
+        );
         let mut dialed = Vec::new();
         for output in turned.outputs {
             output.note(&mut self.ledger.trace);
@@ -507,18 +516,14 @@ impl World {
     /// Adds to the trace the work that remains in a worker after its turn.
     fn note_rest(&mut self, worker: usize, state: TurnState) {
         let trace = &mut self.ledger.trace;
-        let Context {
-            hub,
-            requests: ports,
-            ..
-        } = self.process.workers[worker].shared();
-        let under_way = hub.pending_work().chain(ports.queue_lengths());
+        let pending = self.process.workers[worker].pending_work();
+        let ports = &self.process.workers[worker].shared().requests;
         let kept = ports
             .outboxes
             .queue_lengths()
             .chain(ports.outboxes.session_state_counts());
         let spare = ("spare buffers", ports.outboxes.spare_buffers() as u64);
-        for count in under_way.chain(kept).chain([spare]) {
+        for count in pending.into_iter().chain(kept).chain([spare]) {
             trace.note_text(count.0);
             trace.note(&[count.1]);
             trace.count_output(&count);

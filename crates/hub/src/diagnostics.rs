@@ -9,6 +9,7 @@ impl<E: Engine> Hub<E> {
     /// to the number of channels.
     pub fn pending_work(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let gauges = self.engine.gauges();
+        let [without_credit, full_homes] = self.log_backpressure.sizes();
         let channels = || self.channels.iter();
         let with_queue = channels().filter(|one| one.queue.is_some()).count();
         let waiting: u64 = channels().map(|one| u64::from(one.waiting)).sum();
@@ -16,6 +17,7 @@ impl<E: Engine> Hub<E> {
             .joins
             .keys()
             .map(|index| u64::from(self.pending_joins(*index)));
+        let unslotted = self.unslotted.values().map(|count| u64::from(*count));
         let occupied = channels().filter(|one| one.home.is_local() && one.total_subscribers() > 0);
         let gone = channels().map(|one| one.subscribers.as_slice().len() - one.local_subscribers());
         [
@@ -40,6 +42,9 @@ impl<E: Engine> Hub<E> {
                 gauges.waiting_bytes as u64,
             ),
             ("subscriptions waiting for the engine", joins.sum()),
+            ("subscriptions waiting without a slot", unslotted.sum()),
+            ("publications stalled without a credit", without_credit),
+            ("homes with a full log", full_homes),
             ("announcements", self.join_leave_queue.queued() as u64),
             (
                 "channels counted wrong",

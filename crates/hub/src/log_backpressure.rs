@@ -35,6 +35,14 @@ impl LogBackpressure {
         }
     }
 
+    /// Returns the number of publications stalled without a credit, and of homes, this worker included, that have reported
+    /// a full log and not yet that it has room again.
+    pub(crate) fn sizes(&self) -> [u64; 2] {
+        let stalled = self.stalled.iter().map(|count| u64::from(*count)).sum();
+        let full = self.full_homes.iter().filter(|is_full| **is_full).count() as u64;
+        [stalled, full + u64::from(self.is_announced)]
+    }
+
     /// As a publisher: records whether the log of a home is full.
     pub(crate) fn set(&mut self, home: WorkerId, is_full: bool) {
         self.full_homes[usize::from(home.0)] = is_full;

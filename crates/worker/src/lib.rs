@@ -18,6 +18,7 @@ mod drain;
 mod limits;
 mod message;
 mod node_messages;
+mod pending_work;
 mod slab;
 mod turn;
 mod worker;

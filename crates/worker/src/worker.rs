@@ -197,8 +197,8 @@ impl<A: AppHost, T> Worker<A, T> {
         &self.shared
     }
 
-    /// Returns the shared context mutably. Only for use before the first turn, or for state that no step of a turn
-    /// uses.
+    /// Returns the shared context mutably. For use before the first turn, and for state that no step of a turn uses: log
+    /// messages, the shortage of memory, the requests of tests to the hub.
     pub fn shared_mut(&mut self) -> &mut Context {
         &mut self.shared
     }

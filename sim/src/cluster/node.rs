@@ -295,12 +295,11 @@ impl SimulatedNode {
 
     /// Returns the non-empty queues and counters of all workers.
     pub(super) fn pending_work(&self) -> Vec<(&'static str, u64)> {
-        let shared = self.workers.iter().map(|worker| worker.driven.shared());
-        let pending = shared.flat_map(|shared| {
-            let requests = &shared.requests;
-            let queues = requests.queue_lengths();
-            let queues = queues.chain(requests.outboxes.queue_lengths());
-            shared.hub.pending_work().chain(queues)
+        let workers = self.workers.iter().map(|worker| &worker.driven);
+        let pending = workers.flat_map(|driven| {
+            let outboxes = &driven.shared().requests.outboxes;
+            let worker = driven.pending_work().into_iter();
+            worker.chain(outboxes.queue_lengths())
         });
         let lanes = self.lanes.iter();
         let on_their_way: usize = lanes.clone().map(|lane| lane.messages.len()).sum();

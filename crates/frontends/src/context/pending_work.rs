@@ -39,12 +39,14 @@ impl Requests {
 }
 
 impl Context {
-    /// Returns the number of connections that wait for their output to be sent, and of those that wait for
-    /// publication credit; numbers that are 0 are left out.
+    /// Returns the number of connections that wait for their output to be sent, for publication credit, for the next turn,
+    /// or for a handler that has ended; numbers that are 0 are left out.
     pub fn waiting_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("waiting for output", self.waiting_for_output.len() as u64),
             ("waiting for credit", self.waiting_for_credit.len() as u64),
+            ("waiting for a turn", self.waiting_for_turn.len() as u64),
+            ("ended handlers", self.app_ready.len() as u64),
         ]
         .into_iter()
         .filter(|(_, count)| *count > 0)

@@ -9,12 +9,17 @@ impl Outboxes {
         let live = || self.boxes.iter().filter(|one| one.generation != u32::MAX);
         let buffered = live().map(|one| one.buffer.len()).sum::<usize>();
         let unsent: u64 = live().map(|one| u64::from(one.unsent)).sum();
+        let corked = live().filter(|one| one.corked).count();
+        let full = live().filter(|one| one.full).count();
         let (backlogs, unwatched) = self.backlogs.sizes();
         [
             ("touched outboxes", self.touched.len() as u64),
             ("overflowed outboxes", self.overflowed.len() as u64),
+            ("outboxes fallen behind", self.fallen_behind.len() as u64),
             ("filled outboxes", self.filled.len() as u64),
             ("drained outboxes", self.drained.len() as u64),
+            ("corked outboxes", corked as u64),
+            ("full outboxes", full as u64),
             ("buffered bytes", buffered as u64),
             ("unsent bytes", unsent),
             ("backlogs", backlogs as u64),

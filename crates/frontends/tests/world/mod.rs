@@ -81,6 +81,14 @@ impl Worker {
     }
 }
 
+fn turn_limits(maintains: bool) -> TurnLimits {
+    TurnLimits {
+        deliveries: DELIVERIES_MAX,
+        maintains,
+        ..TurnLimits::default()
+    }
+}
+
 impl World {
     pub fn new(options: Options) -> Self {
         let workers: Vec<Worker> = (0..options.workers)
@@ -88,13 +96,8 @@ impl World {
                 let record = Rc::default();
                 let mut shared = options.shared(WorkerId(me));
                 shared.apps = Some(Box::new(apps::TestApps(Rc::clone(&record))));
-                let limits = TurnLimits {
-                    deliveries: DELIVERIES_MAX,
-                    maintains: false,
-                    ..TurnLimits::default()
-                };
                 Worker {
-                    worker: veche_worker::Worker::new(shared, limits),
+                    worker: veche_worker::Worker::new(shared, turn_limits(false)),
                     record,
                     asked: Vec::new(),
                     generations: Vec::new(),
@@ -372,12 +375,23 @@ impl World {
         moved
     }
 
+    /// Runs a turn of each worker that ends with maintenance.
+    pub fn maintain(&mut self) {
+        for me in 0..self.workers.len() {
+            self.workers[me].worker.set_limits(turn_limits(true));
+            self.turn(me);
+            self.workers[me].worker.set_limits(turn_limits(false));
+        }
+    }
+
     fn take_messages(&mut self, me: usize) -> bool {
         self.count_unfinished(me);
         let workers = self.workers.len();
         let mut moved = false;
         for from in 0..workers {
-            while let Some(message) = self.lanes[from * workers + me].0.pop_front() {
+            while self.workers[me].worker.wants_message()
+                && let Some(message) = self.lanes[from * workers + me].0.pop_front()
+            {
                 self.workers[me].worker.handle_message(from, message);
                 moved = true;
             }
@@ -560,7 +574,8 @@ impl World {
             assert_eq!(shared.stats.sessions.read(), 0, "sessions");
             assert_eq!(shared.stats.connections.read(), 0, "counted connections");
             worker.record.borrow().check_empty();
-            assert!(shared.requests.answers.is_empty() && shared.requests.disconnects.is_empty());
+            let left: Vec<_> = worker.worker.pending_work().collect();
+            assert_eq!(left, [], "pending work");
         }
         assert!(
             self.lanes

@@ -131,6 +131,10 @@ impl WorkerDriver for WorkerGlue {
         self.worker.connections()
     }
 
+    fn pending_work(&self) -> Vec<(&'static str, u64)> {
+        self.worker.pending_work()
+    }
+
     fn with_back_end(&mut self, call: &mut dyn FnMut(&mut BackEndApp, &mut Context)) {
         self.worker.with_apps(call);
     }

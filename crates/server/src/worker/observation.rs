@@ -47,6 +47,11 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.rest.worker.connections()
     }
 
+    /// Returns the non-empty queues and counters of the worker.
+    pub(crate) fn pending_work(&self) -> Vec<(&'static str, u64)> {
+        self.rest.worker.pending_work().collect()
+    }
+
     /// Returns when the next turn is due: now, at the next event, or after some time.
     pub(crate) fn state(&self) -> TurnState {
         self.rest.worker.state()
