@@ -5,8 +5,6 @@ import dataclasses
 import json
 import pathlib
 
-from .schedule import Step
-
 
 @dataclasses.dataclass(frozen=True)
 class Binary:
@@ -44,5 +42,5 @@ def steps(binaries, group, needs):
     """Returns a step for each binary: first those with an entry in `needs`, in the order of `needs`, then the others by
     name."""
     order = [*(name for name in needs if name in binaries), *sorted(set(binaries) - set(needs))]
-    usual = Step("", "", limit=group.limit, cores=group.cores, needs=group.needs, group=group.name)
+    usual = dataclasses.replace(group, name="", group=group.name)
     return [dataclasses.replace(usual, name=name, binary=name, **needs.get(name, {})) for name in order]

@@ -10,8 +10,9 @@ from .schedule import ALONE, IDLE, Step
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CARGO = "--workspace --locked --quiet"
-# No jemalloc: its build takes two minutes of CPU time, and no pure test needs it.
-CHECKS = "--profile checks --no-default-features"
+# Without jemalloc, whose build takes two minutes of CPU time, and the measured paths with their framework: no pure test needs
+# them.
+CHECKS = "--profile checks --no-default-features --exclude veche-counts"
 
 BUILT = ("build",)
 READY = ("setup", "build")
@@ -201,7 +202,7 @@ CHECK = (
     build(f"{CHECKS} --lib {pure_targets()}"),
     *VERDICTS,
     clippy(CHECKS),
-    Step("pure tests", "", 900, needs=BUILT),
+    Step("pure tests", "", 900, needs=BUILT, environment={"VECHE_GLUE_WORLDS": "30"}),
     Step(
         "simulator", "", 300, needs=BUILT, binary="sim::worlds", environment={"VECHE_SIM_STEPS": "30000"},
     ),
@@ -298,6 +299,7 @@ PARTS = {
     "simulator": (
         *START,
         long("simulator", 1800, "sim::worlds", "promises --nocapture", **ten_million_steps()),
+        long("simulator of clusters", 1800, "sim::cluster", "promises --nocapture", **ten_million_steps()),
     ),
     "fuzz-parsers": (setup("setup-fuzz"), fuzz("http_body http_head proxy_header tls_server websocket_client websocket_server")),
     "fuzz-wires": (setup("setup-fuzz"), fuzz("nodes runtime")),
