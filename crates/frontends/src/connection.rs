@@ -284,23 +284,7 @@ impl Connection {
         let Some(then) = http.handle_app_answer(id, answer, shared) else {
             return;
         };
-        self.apply_http_step(id, then, shared);
-    }
-
-    fn apply_http_step(
-        &mut self,
-        id: ConnectionId,
-        then: NextStep<OpenedSession<AnySession>>,
-        shared: &mut Context,
-    ) {
-        let then = match then {
-            NextStep::Become(opened) => {
-                self.become_stage(id, Stage::opened(opened), shared);
-                NextStep::Continue
-            }
-            then => then.map(Stage::opened),
-        };
-        self.apply_step(id, then, shared);
+        self.apply_step(id, then.map(Stage::opened), shared);
     }
 
     /// Handles the result of authentication.
@@ -328,7 +312,7 @@ impl Connection {
                 NextStep::End
             }
         };
-        self.apply_http_step(id, then, shared);
+        self.apply_step(id, then.map(Stage::opened), shared);
     }
 
     /// Continues a blocked connection. The worker calls it when the awaited event may have occurred. Returns whether
@@ -368,7 +352,14 @@ impl Connection {
         match then {
             NextStep::Wait(block) => self.block(id, block, shared),
             NextStep::End => self.end(id, shared),
-            _ => self.process_buffered(id, shared),
+            NextStep::Become(stage) => {
+                self.become_stage(id, stage, shared);
+                // The session may wait already, because of a command in the request that opened it.
+                if self.blocked.is_none() {
+                    self.process_buffered(id, shared);
+                }
+            }
+            NextStep::Continue | NextStep::NeedInput => self.process_buffered(id, shared),
         }
         self.finish_if_due(id, shared);
         if let Stage::Socket(socket) = &mut self.stage
@@ -590,7 +581,12 @@ impl Connection {
                     self.block(id, block, shared);
                     return taken;
                 }
-                NextStep::Become(stage) => self.become_stage(id, stage, shared),
+                NextStep::Become(stage) => {
+                    self.become_stage(id, stage, shared);
+                    if self.blocked.is_some() {
+                        return taken;
+                    }
+                }
                 NextStep::End => {
                     self.end(id, shared);
                     return bytes.len();

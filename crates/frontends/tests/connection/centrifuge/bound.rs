@@ -115,7 +115,7 @@ fn world(workers: u16) -> World {
 
 /// The keys of an issuer, which have to be fetched first.
 #[derive(Debug, Default)]
-struct Fetched(RwLock<Option<Arc<Keys>>>);
+pub(super) struct Fetched(RwLock<Option<Arc<Keys>>>);
 
 impl KeyProvider for Fetched {
     fn keys(&self) -> Option<Arc<Keys>> {
@@ -128,7 +128,7 @@ impl KeyProvider for Fetched {
 }
 
 /// Makes the verification of tokens require a fetch of the keys.
-fn fetch_keys(world: &mut World) -> Arc<Fetched> {
+pub(super) fn fetch_keys(world: &mut World) -> Arc<Fetched> {
     let keys = Arc::new(Fetched::default());
     for worker in &mut world.workers {
         let site = Arc::get_mut(&mut worker.shared_mut().config).expect("the only one");
@@ -144,7 +144,7 @@ fn fetch_keys(world: &mut World) -> Arc<Fetched> {
 }
 
 impl Fetched {
-    fn arrive(&self) {
+    pub(super) fn arrive(&self) {
         let keys = Keys::secret(SECRET).expect("long enough");
         *self.0.write().expect("one thread") = Some(Arc::new(keys));
     }

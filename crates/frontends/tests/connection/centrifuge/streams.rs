@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 
+use veche_frontends::identity::IdentityResult;
+
+use super::bound::fetch_keys;
 use super::{in_seconds, publish, token};
 use crate::world::wire::{get, post, response, responses};
 use crate::world::{PUBLIC, PUSH, Peer, World};
@@ -144,6 +147,36 @@ fn a_response_is_a_token_s_too_and_ends_with_its_reason() {
     let bad = r#"{"id":1,"connect":{"token":"x"}}"#;
     let (_, messages) = open(&mut world, 0, &post("/centrifuge/jwt/http_stream", bad));
     assert_eq!(messages[0]["push"]["disconnect"]["code"], 3500);
+}
+
+/// Some of the subscriptions wait for the home of their channel, which is another worker.
+#[test]
+fn all_commands_of_a_request_that_waited_for_keys_are_executed() {
+    let mut world = super::world(3);
+    let keys = fetch_keys(&mut world);
+    let pass = token(&json!({ "sub": "ann", "exp": in_seconds(&world, 60) }));
+    let mut commands = r#"{"id":1,"connect":{}}"#.to_owned();
+    for id in 2..=7 {
+        commands += &format!(
+            "\n{}",
+            json!({ "id": id, "subscribe": { "channel": format!("open:{id}") } })
+        );
+    }
+    let target = format!("/centrifuge/tokens/http_stream?token={pass}");
+    let peer = world.connect(0, PUBLIC);
+    let bytes = world.ask(peer, post(&target, &commands));
+    assert_eq!(bytes, b"", "the token waits for keys");
+    keys.arrive();
+    world.found(peer, IdentityResult::KeysFetched);
+    let bytes = world.take(peer);
+    let (response, rest) = response(&bytes, false);
+    assert_eq!(response.status, 200);
+    let text = chunks(rest).concat();
+    let replies = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let ids: Vec<Value> = replies.map(|reply: Value| reply["id"].clone()).collect();
+    assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7], "{text}");
 }
 
 #[test]
