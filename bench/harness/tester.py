@@ -18,7 +18,10 @@ SECONDS_MAX = 180
 REST_SECONDS = 0.3
 REST_SHARE_MAX = 0.01
 REST_SECONDS_MAX = 20
+# Memory counts as settled after this time without a fall by more than UNSETTLED_BYTES.
 SETTLED_SECONDS = 3
+SETTLED_SECONDS_MAX = 60
+UNSETTLED_BYTES = 64 << 10
 
 
 class LoadError(Exception):
@@ -79,11 +82,9 @@ def idle_memory(server, connections, path, load="storm", options=()):
     # A single connection is opened first, so that the measurement does not count one-time setup.
     with crowd(server, 1, path, load, options):
         pass
-    _wait_for_rest(server)
-    before = server.memory_bytes()
+    before = _settled_memory_bytes(server)
     with crowd(server, connections, path, load, options):
-        _wait_for_rest(server)
-        after = server.memory_bytes()
+        after = _settled_memory_bytes(server)
     return {"before_bytes": before, "after_bytes": after, "value": (after - before) / connections}
 
 
@@ -131,17 +132,28 @@ def percentile_us(report, name):
 
 
 def _wait_for_rest(server):
-    """Waits until the server has been idle, and has given no memory back to the kernel, for SETTLED_SECONDS."""
     deadline = time.monotonic() + REST_SECONDS_MAX
-    settled = 0
     while time.monotonic() < deadline:
-        cpu, memory = server.cpu_ns(), server.memory_bytes()
+        before = server.cpu_ns()
         time.sleep(REST_SECONDS)
-        is_idle = server.cpu_ns() - cpu < REST_SECONDS * REST_SHARE_MAX * 1e9
-        settled = settled + REST_SECONDS if is_idle and server.memory_bytes() >= memory else 0
-        if settled >= SETTLED_SECONDS:
+        if server.cpu_ns() - before < REST_SECONDS * REST_SHARE_MAX * 1e9:
             return
     raise LoadError("does not come to rest")
+
+
+def _settled_memory_bytes(server):
+    """Returns the resident memory once the server is idle and has returned no memory to the kernel for SETTLED_SECONDS."""
+    _wait_for_rest(server)
+    deadline = time.monotonic() + SETTLED_SECONDS_MAX
+    memory, since = server.memory_bytes(), time.monotonic()
+    while time.monotonic() - since < SETTLED_SECONDS:
+        if time.monotonic() > deadline:
+            raise LoadError("its memory does not settle")
+        time.sleep(REST_SECONDS)
+        if server.memory_bytes() < memory - UNSETTLED_BYTES:
+            since = time.monotonic()
+        memory = server.memory_bytes()
+    return memory
 
 
 def established(port):
