@@ -77,7 +77,7 @@ class Excluded(unittest.TestCase):
             path, mutant = excluded.removeprefix("^").replace("\\.", ".").split(":.*", 1)
             code = (ROOT / path).read_text()
             types = re.findall(r"\b[A-Z]\w{2,}", mutant.replace("None", ""))
-            functions = "|".join("".join(names) for names in re.findall(r"::\(?([a-z_|]+)\)?(?:\$| )|in ([a-z_]+)\$", mutant))
+            functions = "|".join("".join(names) for names in re.findall(r"::\(?([a-z0-9_|]+)\)?(?:\$| )|in ([a-z0-9_]+)\$", mutant))
             for definition in [
                 *(rf"\b(impl|trait|enum)\b[^\n{{]*\b{name}\b" for name in types),
                 *(rf"\bfn {name}\b" for name in functions.split("|") if name),

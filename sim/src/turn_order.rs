@@ -1,5 +1,5 @@
 //! Checks the order in which a worker continues connections whose input has waited for a later turn: no connection is
-//! continued twice while another one waits.
+//! continued in two turns while another one waits. What happens within a turn is not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ impl TurnOrder {
         waiting: impl Iterator<Item = (u64, ConnectionId)>,
     ) -> Option<(ConnectionId, ConnectionId)> {
         let waiting: BTreeMap<_, _> = waiting.collect();
-        let (mut continued, mut passed) = (Vec::new(), None);
+        let (mut continued, mut passed) = (BTreeSet::new(), None);
         self.waiting.retain(|arrival, (id, _)| {
             let waits = waiting.contains_key(arrival);
             continued.extend((!waits).then_some(*id));

@@ -5,8 +5,8 @@ use crate::worker::Worker;
 
 impl<A: AppHost, T> Worker<A, T> {
     /// Iterates over the queues, counters and reservations of the worker, its hub and its requests that are not empty,
-    /// with their sizes. There are none when the worker is idle, all messages were handled and no peer waits for credit
-    /// or for the log. The outboxes are left out, since bytes for a peer that does not read stay there
+    /// with their sizes. There are none when the worker is idle, all messages were handled, no peer waits for credit
+    /// or for the log, and all clients read. The outboxes are left out, since bytes for a peer that does not read stay there
     /// ([`Outboxes::queue_lengths`](veche_frontends::outbox::Outboxes::queue_lengths)).
     pub fn pending_work(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let own = [

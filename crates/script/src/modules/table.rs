@@ -12,7 +12,6 @@ use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use veche_store::table::{
     Conflict, Job, LoadFormat, LoadOptions, Schema, SchemaDraft, TABLE_BYTES_MIN, TableError, Type,
 };
-use veche_types::Now;
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::copy_limit::{CopyLimit, ENTRY_BYTES, text_bytes};
@@ -308,14 +307,10 @@ fn jobs(
             };
             let table = own.tables.borrow().table(number);
             let now = own.world.now.get();
-            let clocks = Now {
-                mono_ms: now.mono_ms,
-                wall_ms: now.wall_ms,
-            };
             let job = match method.as_str() {
-                "save" => table.start_save(path, clocks),
-                "load" => table.start_restore(path, clocks),
-                _ => table.start_load(path, arguments.load_options()?, clocks),
+                "save" => table.start_save(path, now),
+                "load" => table.start_restore(path, now),
+                _ => table.start_load(path, arguments.load_options()?, now),
             };
             let token = own.token().0;
             list.borrow_mut().insert(token, job);

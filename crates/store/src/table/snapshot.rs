@@ -13,9 +13,10 @@
 //! footer  = 0xffffffff, number of rows u64, CRC-32 of the header and all blocks without their CRC-32s
 //! ```
 //!
-//! All numbers are little-endian; lengths are in bytes. Columns are in the order of the schema: the key, then the others by
-//! name. If rows expire, a last column has the expiry as absolute wall-clock time. Rows are in the order of their row
-//! numbers, which is the key order if the key is an integer of at most 32 bits. Indexes are not stored but rebuilt.
+//! All numbers are little-endian; lengths are in bytes. Columns are in the order of the schema: the key, then the others
+//! by name. If rows expire, a last column has the expiry as absolute wall-clock time; in memory it is a time of the
+//! monotonic clock. Rows are in the order of their row numbers, which is the key order if the key is an integer of at
+//! most 32 bits. Indexes are not stored but rebuilt.
 //!
 //! A snapshot is written to a new file, synced to disk, and renamed to the name of the file that it replaces. So a file with
 //! that name is always complete.
