@@ -348,7 +348,12 @@ impl Connection {
 
     /// Applies the step that a stage returned after its wait.
     fn apply_step(&mut self, id: ConnectionId, then: NextStep<Stage>, shared: &mut Context) {
-        let was_blocked = self.blocked.take().is_some();
+        if self.blocked.take().is_some()
+            && let Stage::Socket(socket) = &mut self.stage
+        {
+            // The session was served in this turn, also for the order in which its buffered input may wait again.
+            socket.note_received_after_wait(shared.now);
+        }
         match then {
             NextStep::Wait(block) => self.block(id, block, shared),
             NextStep::End => self.end(id, shared),
@@ -362,11 +367,6 @@ impl Connection {
             NextStep::Continue | NextStep::NeedInput => self.process_buffered(id, shared),
         }
         self.finish_if_due(id, shared);
-        if let Stage::Socket(socket) = &mut self.stage
-            && was_blocked
-        {
-            socket.note_received_after_wait(shared.now);
-        }
         self.settle_deadline(id, shared);
     }
 
@@ -617,7 +617,7 @@ impl Connection {
         let served_ms = match &self.stage {
             _ if is_served => now_ms,
             Stage::Socket(socket) => now_ms.saturating_sub(socket.silent_ms(shared)),
-            Stage::Http(http) => http.since_ms(),
+            Stage::Http(http) => http.served_ms(),
             Stage::Lines(lines) => lines.served_ms(),
             Stage::Dialing(_) | Stage::Ending => now_ms,
         };

@@ -69,6 +69,8 @@ pub(crate) struct HttpStage<A: UpperLayer> {
     /// Monotonic time in milliseconds at which the current wait began: at the accept, the first byte of a head, the
     /// end of a head, or the end of a response.
     since_ms: u64,
+    /// Monotonic time in milliseconds at which input was last processed; at first, that of the accept.
+    served_ms: u64,
     accepted_ms: u64,
     requests: u64,
 }
@@ -103,6 +105,7 @@ impl<A: UpperLayer> HttpStage<A> {
             listener,
             headers: None,
             since_ms: now_ms,
+            served_ms: now_ms,
             accepted_ms: now_ms,
             requests: 0,
         }
@@ -124,10 +127,9 @@ impl<A: UpperLayer> HttpStage<A> {
         (self.client != self.peer).then_some(self.client)
     }
 
-    /// Returns the monotonic time in milliseconds at which the wait for the next request, or for a part of the
-    /// current one, began.
-    pub(crate) fn since_ms(&self) -> u64 {
-        self.since_ms
+    /// Returns the monotonic time in milliseconds at which input was last processed; before that, the time of the accept.
+    pub(crate) fn served_ms(&self) -> u64 {
+        self.served_ms
     }
 
     /// Returns whether the stage waits for a request and has received no byte of it.
@@ -141,6 +143,7 @@ impl<A: UpperLayer> HttpStage<A> {
         input: &mut [u8],
         shared: &mut Context,
     ) -> StageStep<OpenedSession<A::Session>> {
+        self.served_ms = shared.now.mono_ms;
         let result = match &mut self.state {
             State::Head => self.head(id, input, shared),
             State::Body(_) => self.body(id, input, shared),

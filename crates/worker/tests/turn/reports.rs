@@ -666,3 +666,33 @@ fn what_events_left_for_the_turn_has_work_of_its_own() {
     let (writes, state) = turn(&mut worker);
     assert_eq!((writes.len(), state), (1, TurnState::Idle(None)));
 }
+
+#[test]
+fn a_request_that_arrives_in_pieces_waits_behind_one_served_earlier() {
+    let mut worker = alone();
+    let (pieces, whole, other) = (id(0, 1), id(1, 1), id(2, 1));
+    for (ms, peer, bytes) in [(0, pieces, "G"), (10, whole, "G"), (30, pieces, "E")] {
+        set_ms(&mut worker, BEGAN_MS + ms);
+        if bytes == "G" {
+            worker.handle_accepted(peer, PUBLIC, PEER, ());
+        }
+        worker.handle_received(peer, &mut bytes.to_owned().into_bytes());
+        turn(&mut worker);
+    }
+    worker.set_limits(TurnLimits {
+        event_work: 1,
+        backlog_work: 1,
+        maintains: false,
+        ..TurnLimits::default()
+    });
+    set_ms(&mut worker, BEGAN_MS + 40);
+    turn(&mut worker);
+    worker.handle_accepted(other, PUBLIC, PEER, ());
+    let request = get("/nothing");
+    worker.handle_received(other, &mut request.clone().into_bytes());
+    worker.handle_received(pieces, &mut b"T".to_vec());
+    worker.handle_received(whole, &mut request.as_bytes()[1..].to_vec());
+    let (writes, _) = turn(&mut worker);
+    let written: Vec<_> = writes.iter().map(|write| write.id).collect();
+    assert_eq!(written, [other, whole]);
+}
