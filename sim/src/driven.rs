@@ -7,7 +7,6 @@ use veche_worker::TurnState;
 
 use crate::apps::{BackEndApp, DialEvent, DialRequest};
 use crate::hook_outcome::AppRequest;
-use crate::turn_order::TurnOrder;
 use crate::worker_driver::{LaneMail, TransportInput, TurnInput, WorkerDriver, WorkerOutput};
 use veche_nodes::engine::channel::Event;
 
@@ -30,7 +29,6 @@ pub(crate) struct DrivenWorker {
     orders: Vec<LaneMail>,
     /// Events of the engine outside the process, for the worker's next turn.
     engine_events: Vec<Event>,
-    turn_order: TurnOrder,
 }
 
 /// The result of a turn.
@@ -43,8 +41,6 @@ pub(crate) struct TurnResult {
     pub(crate) is_unasked: bool,
     /// Whether connections wait with input for a later turn.
     pub(crate) has_waiting: bool,
-    /// A connection that waits, and one that was continued twice meanwhile.
-    pub(crate) passed: Option<(ConnectionId, ConnectionId)>,
 }
 
 impl DrivenWorker {
@@ -58,7 +54,6 @@ impl DrivenWorker {
             asked: Vec::new(),
             orders: Vec::new(),
             engine_events: Vec::new(),
-            turn_order: TurnOrder::default(),
         }
     }
 
@@ -157,8 +152,6 @@ impl DrivenWorker {
         let is_due = self.due_ms <= now.mono_ms || !turn.decisions.is_empty();
         let mut outputs = Vec::new();
         let state = self.driver.turn(turn, &mut outputs);
-        let waiting = self.driver.shared().waiting_for_turn.waiting();
-        let passed = self.turn_order.turned(waiting);
         let has_event = outputs
             .iter()
             .any(|one| matches!(one, WorkerOutput::Event(..)));
@@ -177,8 +170,7 @@ impl DrivenWorker {
             // The first output only marks the beginning of the turn.
             moved: has_come || outputs.len() > 1 || state == TurnState::Busy,
             is_unasked: has_left && !is_woken,
-            has_waiting: self.turn_order.has_waiting(),
-            passed,
+            has_waiting: !self.driver.shared().waiting_for_turn.is_empty(),
             outputs,
             state,
         }
