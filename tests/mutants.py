@@ -112,7 +112,7 @@ def commands(crate, suite, names, output):
     """Returns the command line of cargo-mutants that runs a suite on the mutants `names`."""
     return [
         *("cargo", "mutants", "--in-place", "--iterate", "--shuffle", "--colors=never", f"--output={output}"),
-        *("--cargo-arg=--locked", "--profile=mutants", "--minimum-test-timeout=20", "--timeout-multiplier=3"),
+        *("--cargo-arg=--locked", "--profile=mutants", "--minimum-test-timeout=20", "--timeout-multiplier=5"),
         f"--package={crate.package}",
         *(f"--test-package={package}" for package in suite.packages),
         *suite.options,

@@ -150,9 +150,9 @@ def _settled_memory_bytes(server):
         if time.monotonic() > deadline:
             raise LoadError("its memory does not settle")
         time.sleep(REST_SECONDS)
-        if server.memory_bytes() < memory - UNSETTLED_BYTES:
+        before, memory = memory, server.memory_bytes()
+        if memory < before - UNSETTLED_BYTES:
             since = time.monotonic()
-        memory = server.memory_bytes()
     return memory
 
 

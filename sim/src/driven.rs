@@ -39,8 +39,6 @@ pub(crate) struct TurnResult {
     pub(crate) moved: bool,
     /// Whether the worker has sent something although it had no reason for a turn.
     pub(crate) is_unasked: bool,
-    /// Whether connections wait with input for a later turn.
-    pub(crate) has_waiting: bool,
 }
 
 impl DrivenWorker {
@@ -170,7 +168,6 @@ impl DrivenWorker {
             // The first output only marks the beginning of the turn.
             moved: has_come || outputs.len() > 1 || state == TurnState::Busy,
             is_unasked: has_left && !is_woken,
-            has_waiting: !self.driver.shared().waiting_for_turn.is_empty(),
             outputs,
             state,
         }

@@ -446,7 +446,7 @@ impl World {
         if missed > before[2] {
             self.ledger.seen.note(CoverageEvent::MissedByNamespace);
         }
-        if turned.has_waiting {
+        if !driven.shared().waiting_for_turn.is_empty() {
             self.ledger.seen.note(CoverageEvent::WaitedForTurn);
         }
         let mut dialed = Vec::new();

@@ -42,7 +42,7 @@ impl<E: Engine> Hub<E> {
                 gauges.waiting_bytes as u64,
             ),
             ("subscriptions waiting for the engine", joins.sum()),
-            ("subscriptions waiting without a slot", unslotted.sum()),
+            ("requests to the engine without a slot", unslotted.sum()),
             ("publications stalled without a credit", without_credit),
             ("homes with a full log", full_homes),
             ("announcements", self.join_leave_queue.queued() as u64),

@@ -17,9 +17,9 @@ use veche_store::Store;
 use veche_store::table::{
     Cell, InputValue, LoadFormat, LoadOptions, PutMode, ScanOptions, SchemaDraft, Table,
 };
+use veche_types::Now;
 
 use now::now;
-use veche_types::Now;
 
 /// A fast pseudo-random number generator (splitmix64).
 struct Random(u64);

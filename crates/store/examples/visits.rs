@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use veche_store::Store;
 use veche_store::table::{Job, LoadFormat, LoadOptions, SchemaDraft, Table};
+use veche_types::Now;
 
 use now::now;
-use veche_types::Now;
 
 /// Returns a value from /proc/self/status, in megabytes.
 fn status(name: &str) -> f64 {
@@ -109,20 +109,20 @@ fn main() {
     let table = store.table("visits", Some(schema)).expect("a table");
     let mut options = LoadOptions::new(LoadFormat::Json);
     options.files = Some("visits_*".to_owned());
-    let clocks = Now::default();
+    let time = Now::default();
     match data.extension().is_some_and(|ending| ending == "table") {
-        true => run("restore", || table.start_restore(data, clocks)),
-        false => run("load", || table.start_load(data, options, clocks)),
+        true => run("restore", || table.start_restore(data, time)),
+        false => run("load", || table.start_load(data, options, time)),
     }
     info(&table);
     println!("VmHWM {:.0} MB", status("VmHWM:"));
     if let Some(path) = arguments.next() {
-        run("save", || table.start_save(path.clone(), clocks));
+        run("save", || table.start_save(path.clone(), time));
         table
             .clear()
             .expect("no other load of the table may be running");
         println!("cleared: RSS {:.0} MB", status("VmRSS:"));
-        run("restore", || table.start_restore(path, clocks));
+        run("restore", || table.start_restore(path, time));
         info(&table);
         println!("VmHWM {:.0} MB", status("VmHWM:"));
     }

@@ -39,8 +39,8 @@ impl Requests {
 }
 
 impl Context {
-    /// Returns the number of connections that wait for their output to be sent, for publication credit, for the next turn,
-    /// or for a handler that has ended; numbers that are 0 are left out.
+    /// Returns the number of connections that wait for their output to be sent, for publication credit, or for the next
+    /// turn, and of sessions whose ended handler was not continued yet; numbers that are 0 are left out.
     pub fn waiting_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("waiting for output", self.waiting_for_output.len() as u64),

@@ -1,7 +1,6 @@
 //! Tests clients without a WebSocket: endless responses, and commands in separate requests.
 
 use serde_json::{Value, json};
-
 use veche_frontends::identity::IdentityResult;
 
 use super::bound::fetch_keys;
