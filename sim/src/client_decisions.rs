@@ -126,11 +126,15 @@ impl SimulatedClient {
         Ok(false)
     }
 
-    /// Returns whether a hooked subscription was refused or has ended.
+    /// Returns whether a hooked subscription was refused or has ended, even if the client has subscribed again after the
+    /// command that is being answered.
     fn is_out_of(&self, channel: usize) -> bool {
+        let subscribes_again = self.pending.iter().any(
+            |later| matches!(later.command, SentCommand::Subscribe(other, _) if other == channel),
+        );
         self.hook_route != HookRoute::NoHook
             && CHANNELS[channel].kind.is_hooked()
-            && !self.subscriptions.contains_key(&channel)
+            && (!self.subscriptions.contains_key(&channel) || subscribes_again)
     }
 
     /// Returns whether a decision closes the client with this code.
