@@ -7,6 +7,7 @@ use veche_worker::TurnState;
 
 use crate::apps::{BackEndApp, DialEvent, DialRequest};
 use crate::hook_outcome::AppRequest;
+use crate::turn_order::TurnOrder;
 use crate::worker_driver::{LaneMail, TransportInput, TurnInput, WorkerDriver, WorkerOutput};
 use veche_nodes::engine::channel::Event;
 
@@ -29,6 +30,7 @@ pub(crate) struct DrivenWorker {
     orders: Vec<LaneMail>,
     /// Events of the engine outside the process, for the worker's next turn.
     engine_events: Vec<Event>,
+    turn_order: TurnOrder,
 }
 
 /// The result of a turn.
@@ -39,6 +41,8 @@ pub(crate) struct TurnResult {
     pub(crate) moved: bool,
     /// Whether the worker has sent something although it had no reason for a turn.
     pub(crate) is_unasked: bool,
+    /// A connection that waits, and one that was continued twice meanwhile.
+    pub(crate) passed: Option<(ConnectionId, ConnectionId)>,
 }
 
 impl DrivenWorker {
@@ -52,6 +56,7 @@ impl DrivenWorker {
             asked: Vec::new(),
             orders: Vec::new(),
             engine_events: Vec::new(),
+            turn_order: TurnOrder::default(),
         }
     }
 
@@ -150,6 +155,8 @@ impl DrivenWorker {
         let is_due = self.due_ms <= now.mono_ms || !turn.decisions.is_empty();
         let mut outputs = Vec::new();
         let state = self.driver.turn(turn, &mut outputs);
+        let waiting = self.driver.shared().waiting_for_turn.waiting();
+        let passed = self.turn_order.turned(waiting);
         let has_event = outputs
             .iter()
             .any(|one| matches!(one, WorkerOutput::Event(..)));
@@ -168,6 +175,7 @@ impl DrivenWorker {
             // The first output only marks the beginning of the turn.
             moved: has_come || outputs.len() > 1 || state == TurnState::Busy,
             is_unasked: has_left && !is_woken,
+            passed,
             outputs,
             state,
         }

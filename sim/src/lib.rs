@@ -57,6 +57,7 @@ mod stall;
 mod subscription;
 mod trace;
 mod transports;
+mod turn_order;
 mod wildcard_view;
 mod wire;
 pub mod worker_driver;

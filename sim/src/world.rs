@@ -449,6 +449,12 @@ impl World {
         if !driven.shared().waiting_for_turn.is_empty() {
             self.ledger.seen.note(CoverageEvent::WaitedForTurn);
         }
+        promise!(
+            turned.passed.is_none(),
+            "no connection is continued twice while another waits",
+            "{:?} on worker {worker}: the waiting one, the continued one",
+            turned.passed
+        );
         let mut dialed = Vec::new();
         for output in turned.outputs {
             output.note(&mut self.ledger.trace);

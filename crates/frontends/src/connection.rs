@@ -60,6 +60,8 @@ pub struct Connection {
     /// open.
     pub peer: IpAddr,
     blocked: Option<WaitReason>,
+    /// Whether the id is in a list of connections that wait for output, or of those to be resumed because of it.
+    is_listed_for_output: bool,
     /// Whether the peer has sent FIN.
     ended: bool,
     /// Whether the connection ends once its current work is done: a push connection during a drain, or a connection
@@ -117,6 +119,7 @@ impl Connection {
             deadline_ms: 0,
             peer,
             blocked: None,
+            is_listed_for_output: false,
             ended: false,
             is_draining: is_late,
             is_counted: false,
@@ -136,6 +139,7 @@ impl Connection {
             deadline_ms: 0,
             peer,
             blocked: None,
+            is_listed_for_output: false,
             ended: false,
             is_draining: false,
             is_counted: false,
@@ -237,8 +241,7 @@ impl Connection {
         self.ended = true;
         if let Stage::Socket(socket) = &mut self.stage {
             socket.end_throttling();
-            if self.blocked == Some(WaitReason::RateLimit) {
-                self.resume(id, shared);
+            if self.resume(id, WaitReason::RateLimit, shared) {
                 return;
             }
         }
@@ -269,7 +272,7 @@ impl Connection {
             Stage::Dialing(_) | Stage::Ending => false,
         };
         if goes_on && self.blocked == Some(WaitReason::Answer) {
-            self.resume(id, shared);
+            self.resume(id, WaitReason::Answer, shared);
         } else {
             self.finish_if_due(id, shared);
             self.unblock_if_closed(id, shared);
@@ -295,9 +298,8 @@ impl Connection {
         shared: &mut Context,
     ) {
         if let Stage::Socket(socket) = &mut self.stage {
-            if socket.handle_identity(&identity_result) && self.blocked == Some(WaitReason::Answer)
-            {
-                self.resume(id, shared);
+            if socket.handle_identity(&identity_result) {
+                self.resume(id, WaitReason::Answer, shared);
             }
             return;
         }
@@ -315,26 +317,26 @@ impl Connection {
         self.apply_step(id, then.map(Stage::opened), shared);
     }
 
-    /// Continues a blocked connection. The worker calls it when the awaited event may have occurred. Returns whether
-    /// the event had occurred, even if the connection then waits for another one.
-    pub fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
-        let Some(block) = self.blocked else {
-            return false;
-        };
-        if matches!(block, WaitReason::App | WaitReason::HookDecision) {
-            // A wait for an application or a hook ends only with its answer, which other functions handle.
+    /// Continues a connection that waits for `reason`. The worker calls it when the awaited event may have occurred. A
+    /// connection that waits for something else is left alone, so that it is not continued before its turn. Returns
+    /// whether the event had occurred, even if the connection then waits for another one.
+    pub fn resume(&mut self, id: ConnectionId, reason: WaitReason, shared: &mut Context) -> bool {
+        if reason == WaitReason::Output {
+            self.is_listed_for_output = false;
+        }
+        if self.blocked != Some(reason) {
             return false;
         }
-        if block == WaitReason::Output
+        if reason == WaitReason::Output
             && shared.requests.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH
         {
-            shared.waiting_for_output.push(id);
+            self.list_for_output(id, shared);
             return false;
         }
         let more = match &mut self.stage {
             // The stages `Http` and `Lines` wait for a turn only between two requests or lines, so
             // they have nothing to finish and continue with the buffered input.
-            Stage::Http(_) | Stage::Lines(_) if block == WaitReason::Turn => NextStep::Continue,
+            Stage::Http(_) | Stage::Lines(_) if reason == WaitReason::Turn => NextStep::Continue,
             Stage::Http(http) => http.resume(id, shared).map(Stage::opened),
             Stage::Socket(socket) => socket.resume(id, shared).map(no_next_stage),
             Stage::Lines(lines) => lines.resume(id, shared).map(no_next_stage),
@@ -411,6 +413,25 @@ impl Connection {
         }
     }
 
+    /// Handles the number of unsent bytes that is requested for each connection in
+    /// [`waiting_for_output`](Context::waiting_for_output). Returns whether the connection has to be resumed.
+    #[must_use]
+    pub fn handle_unsent(&mut self, unsent: usize) -> bool {
+        self.is_listed_for_output = unsent <= ANSWERS_BYTES_HIGH;
+        self.is_listed_for_output
+    }
+
+    /// Handles a send that left `unsent` bytes. Returns whether the connection has to be resumed because of it.
+    #[must_use]
+    pub fn handle_sent(&mut self, unsent: usize) -> bool {
+        // With more unsent bytes the connection would only be paused again.
+        let is_due = unsent <= ANSWERS_BYTES_HIGH
+            && self.blocked == Some(WaitReason::Output)
+            && !self.is_listed_for_output;
+        self.is_listed_for_output |= is_due;
+        is_due
+    }
+
     /// Returns why the connection's input waits; `None` if it does not. While it waits, the transport's reads should
     /// be paused.
     pub fn wait_reason(&self) -> Option<WaitReason> {
@@ -467,7 +488,7 @@ impl Connection {
             && !socket.is_closing()
         {
             if now >= socket.throttled_until_ms() {
-                self.resume(id, shared);
+                self.resume(id, WaitReason::RateLimit, shared);
                 return;
             }
             socket.ping_while_throttled(id, shared);
@@ -598,7 +619,7 @@ impl Connection {
     fn block(&mut self, id: ConnectionId, block: WaitReason, shared: &mut Context) {
         self.blocked = Some(block);
         match block {
-            WaitReason::Output => shared.waiting_for_output.push(id),
+            WaitReason::Output => self.list_for_output(id, shared),
             WaitReason::Credit => shared.waiting_for_credit.push(id),
             // A stage returns `Turn` only after it was served in this turn, so the time of its last service is now.
             WaitReason::Turn => shared.waiting_for_turn.push(shared.now.mono_ms, id),
@@ -607,6 +628,13 @@ impl Connection {
                 shared.stats.throttled.add(1);
                 self.settle_deadline(id, shared);
             }
+        }
+    }
+
+    /// Adds the connection to those whose unsent output is compared with the limit at the end of the turn.
+    fn list_for_output(&mut self, id: ConnectionId, shared: &mut Context) {
+        if !std::mem::replace(&mut self.is_listed_for_output, true) {
+            shared.waiting_for_output.push(id);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use veche_frontends::WaitReason;
 use veche_frontends::hooks::HookTarget;
 use veche_hub::{Caller, ChannelEvent, LogBatch, RemoteEngine, UserCommand};
 use veche_nodes::engine::channel::{Event, Order};
@@ -53,7 +54,7 @@ impl<A: AppHost, T> Worker<A, T> {
             }
             if let Some(id) = self.shared.waiting_for_turn.pop() {
                 self.with(id, |connection, shared| {
-                    connection.resume(id, shared);
+                    connection.resume(id, WaitReason::Turn, shared);
                 });
             }
         }
@@ -68,11 +69,16 @@ impl<A: AppHost, T> Worker<A, T> {
         }
         let mut ids = std::mem::take(&mut self.ids);
         ids.append(&mut self.resumable);
+        let for_output = ids.len();
         ids.append(&mut self.shared.waiting_for_credit);
-        for id in ids.drain(..) {
+        for (position, id) in ids.drain(..).enumerate() {
+            let reason = match position < for_output {
+                true => WaitReason::Output,
+                false => WaitReason::Credit,
+            };
             let mut has_come = false;
             self.with(id, |connection, shared| {
-                has_come = connection.resume(id, shared);
+                has_come = connection.resume(id, reason, shared);
             });
             let waiting = &mut self.shared.waiting_for_credit;
             if has_come && waiting.last() == Some(&id) {

@@ -1,8 +1,7 @@
 //! Writes: each connection's output is sent once per turn, and a connection whose unsent bytes make no progress is
 //! aborted.
 
-use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
-use veche_frontends::{TransportEnd, WaitReason};
+use veche_frontends::TransportEnd;
 use veche_types::ConnectionId;
 
 use crate::apps::AppHost;
@@ -88,7 +87,9 @@ impl<A: AppHost, T> Worker<A, T> {
         // The number is stored before the comparison: the connection compares the stored number when it is
         // resumed. If that number differed from `unsent`, the connection could wait forever.
         self.shared.requests.outboxes.set_unsent(id, unsent);
-        if unsent <= ANSWERS_BYTES_HIGH {
+        if let Some(entry) = self.slab.get_mut(id)
+            && entry.connection.handle_unsent(unsent)
+        {
             self.resumable.push(id);
         }
     }
@@ -123,10 +124,7 @@ impl<A: AppHost, T> Worker<A, T> {
         if unsent == 0 {
             entry.connection.handle_all_sent(&self.shared);
         }
-        // With more unsent bytes the connection would only be paused again.
-        if unsent <= ANSWERS_BYTES_HIGH
-            && entry.connection.wait_reason() == Some(WaitReason::Output)
-        {
+        if entry.connection.handle_sent(unsent) {
             self.resumable.push(id);
         }
         // The peer has ended its direction and ours is complete, so the transport is closed. If

@@ -51,6 +51,13 @@ impl ReadyQueue {
         self.heap.pop().map(|Reverse((_, _, id))| id)
     }
 
+    /// Iterates over the waiting connections in no particular order, each with the number of its arrival in the queue,
+    /// which no other arrival has. Closed connections may be included.
+    pub fn waiting(&self) -> impl Iterator<Item = (u64, ConnectionId)> {
+        let entries = self.heap.iter();
+        entries.map(|Reverse((_, arrival, id))| (*arrival, *id))
+    }
+
     /// Returns the number of waiting connections. Closed connections may be included.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -7,6 +7,7 @@ mod nodes;
 mod order;
 mod recorder;
 mod reports;
+mod waiting;
 #[path = "../../../frontends/tests/world/mod.rs"]
 mod world;
 
