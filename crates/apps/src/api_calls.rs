@@ -9,8 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply};
 use veche_frontends::command::{self, PublishTarget};
 use veche_frontends::{AppId, Context, DirectCall, DirectCallStatus};
-use veche_hub::{HubReply, PayloadKind, Ticket};
-use veche_proto::websocket::MessageKind;
+use veche_hub::{HubReply, Ticket};
 use veche_runtime::{Runtime, Token};
 
 use super::app_hosts::AppHosts;
@@ -206,10 +205,7 @@ fn record_publication(recorder: &AppRecorder, method: &str, body: &[u8]) {
     let Some(Ok(payload)) = command.data.map(|data| data.payload(&mut scratch)) else {
         return;
     };
-    let kind = match payload.kind {
-        PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
-        PayloadKind::Binary => MessageKind::Binary,
-    };
+    let kind = payload.kind.message_kind();
     let (names, before) = match &command.target {
         PublishTarget::User(name) => (std::slice::from_ref(name), "#"),
         PublishTarget::Users(names) => (names.as_slice(), "#"),

@@ -16,7 +16,6 @@ use veche_hub::{
     self as hub, ChannelName, ConnectionId, Payload, PayloadKind, PayloadRef, SubscribeOptions,
 };
 use veche_proto::http::Status;
-use veche_proto::websocket::MessageKind;
 use veche_runtime::{
     Effect, HandshakeReply, Level, LogContext, PositionRequest, Runtime, Token, WaitResult,
 };
@@ -132,14 +131,8 @@ impl AppHosts {
                     Effect::Publish {
                         channel,
                         kind,
-                        is_json,
                         data,
                     } => {
-                        let kind = match (kind, is_json) {
-                            (MessageKind::Text, false) => PayloadKind::Text,
-                            (MessageKind::Text, true) => PayloadKind::Json,
-                            (MessageKind::Binary, _) => PayloadKind::Binary,
-                        };
                         self.publish(channel, kind, data.of(bytes), shared);
                     }
                     Effect::Respond {
@@ -350,10 +343,7 @@ impl AppHosts {
     ) {
         if let Some(recorder) = &self.recorder {
             let (channel, data) = (channel.clone(), data.to_vec());
-            let kind = match kind {
-                PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
-                PayloadKind::Binary => MessageKind::Binary,
-            };
+            let kind = kind.message_kind();
             recorder.write(RecordedEntry::Published {
                 channel,
                 kind,

@@ -14,7 +14,7 @@ use veche_frontends::hooks::{HookCaller, HookDecision};
 use veche_frontends::{AppId, Context};
 use veche_hub::{ConnectionId, Payload, PayloadKind};
 use veche_logging::LogThrottle;
-use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Blob, Data, Hook, HookResponse};
+use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Hook, HookResponse};
 use veche_runtime::{Event, Runtime};
 
 use super::app_hosts::{AppHosts, LOG};
@@ -264,15 +264,7 @@ fn hook_request(request: &HookRequest) -> AppHookRequest<'_> {
         code: request.disconnect.as_ref().map_or(0, |(code, _)| *code),
         token: &request.token.0,
         channels: &request.channels,
-        data: request.data.as_ref().map(data),
-    }
-}
-
-fn data(payload: &Payload) -> Data<'_> {
-    match (payload.kind, std::str::from_utf8(&payload.bytes)) {
-        (PayloadKind::Json, _) => Data::Json(&payload.bytes),
-        (PayloadKind::Text, Ok(text)) => Data::Text(text),
-        _ => Data::Binary(&payload.bytes),
+        data: request.data.as_ref().map(Payload::borrow),
     }
 }
 
@@ -283,8 +275,8 @@ fn hook_decision(response: HookResponse) -> Result<HookDecision, &'static str> {
             let channels = granted.channels.into_iter().map(|given| {
                 Ok::<_, &'static str>(HookSubscription {
                     channel: given.channel.into(),
-                    info: payload(given.info)?,
-                    data: payload(given.data)?,
+                    info: checked(given.info)?,
+                    data: checked(given.data)?,
                     expires_at_s: given.expires_at_s,
                 })
             });
@@ -292,10 +284,10 @@ fn hook_decision(response: HookResponse) -> Result<HookDecision, &'static str> {
                 user: granted.user.into(),
                 expires_at_s: granted.expires_at_s,
                 is_expired: granted.is_expired,
-                info: payload(granted.info)?,
-                data: payload(granted.data)?,
+                info: checked(granted.info)?,
+                data: checked(granted.data)?,
                 channels: channels.collect::<Result<_, _>>()?,
-                meta: payload(granted.meta)?,
+                meta: checked(granted.meta)?,
                 skips_history: granted.skips_history,
             }))
         }
@@ -317,14 +309,17 @@ fn hook_decision(response: HookResponse) -> Result<HookDecision, &'static str> {
     })
 }
 
-fn payload(blob: Option<Blob>) -> Result<Option<Payload>, &'static str> {
-    Ok(match blob {
-        None => None,
-        Some(Blob::Bytes(bytes)) => Some(hooks::bytes(bytes)),
-        Some(Blob::Json(text)) => {
-            let text =
-                String::from_utf8(text).map_err(|_| "a result of the hook handler is not UTF-8")?;
-            Some(hooks::json(&text).ok_or("a result of the hook handler is nested too deep")?)
-        }
-    })
+/// Checks a payload that is said to be JSON. Bytes that are valid JSON are marked as JSON.
+fn checked(payload: Option<Payload>) -> Result<Option<Payload>, &'static str> {
+    let Some(given) = payload else {
+        return Ok(None);
+    };
+    let payload = hooks::bytes(given.bytes);
+    if given.kind == PayloadKind::Json && payload.kind != PayloadKind::Json {
+        return Err(match std::str::from_utf8(&payload.bytes) {
+            Err(_) => "a result of the hook handler is not UTF-8",
+            Ok(_) => "a result of the hook handler is nested too deep",
+        });
+    }
+    Ok(Some(payload))
 }

@@ -5,7 +5,7 @@
 
 use veche_calls::Call;
 use veche_calls::channel::AppChannelQuery;
-use veche_types::{ConnectionId, MessageKind, Since};
+use veche_types::{ConnectionId, MessageKind, PayloadKind, Since};
 
 use crate::dial::Dial;
 use crate::hooks::HookResponse;
@@ -114,10 +114,8 @@ pub enum Effect {
     Publish {
         /// The name of the channel, not validated; `#user` is a user's personal channel.
         channel: String,
-        /// Whether the data is text or binary.
-        kind: MessageKind,
-        /// Whether the data is text and a single JSON value.
-        is_json: bool,
+        /// The encoding of the data.
+        kind: PayloadKind,
         /// The published data, in [`Effects::bytes`].
         data: ByteSpan,
     },

@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use veche_types::{Payload, PayloadRef};
+
 /// A kind of hook: a request by which the server asks or notifies an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
@@ -55,17 +57,6 @@ impl Hook {
     }
 }
 
-/// Borrowed data of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Data<'a> {
-    /// A single JSON value, as text.
-    Json(&'a [u8]),
-    /// A string, which need not be JSON.
-    Text(&'a str),
-    /// Arbitrary bytes of a binary client.
-    Binary(&'a [u8]),
-}
-
 /// The client that a request is about; borrows the client's data.
 #[derive(Clone, Copy, Debug)]
 pub struct AppHookCaller<'a> {
@@ -105,16 +96,7 @@ pub struct AppHookRequest<'a> {
     /// Server-side subscriptions that a reconnecting client had.
     pub channels: &'a [Box<str>],
     /// The data of the command.
-    pub data: Option<Data<'a>>,
-}
-
-/// Data provided by an application.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Blob {
-    /// A single JSON value, as text.
-    Json(Vec<u8>),
-    /// Arbitrary bytes that are not JSON.
-    Bytes(Vec<u8>),
+    pub data: Option<PayloadRef<'a>>,
 }
 
 /// The response to a request.
@@ -155,13 +137,13 @@ pub struct Grant {
     /// For refreshes: whether the connection or subscription has expired.
     pub is_expired: bool,
     /// Public data of the client.
-    pub info: Option<Blob>,
+    pub info: Option<Payload>,
     /// Data for the client, or the published data.
-    pub data: Option<Blob>,
+    pub data: Option<Payload>,
     /// Server-side subscriptions. If several have the same channel, the first one is used.
     pub channels: Vec<ServerSubscription>,
     /// JSON that is included in every further request about the connection.
-    pub meta: Option<Blob>,
+    pub meta: Option<Payload>,
     /// Whether the publication is left out of the history.
     pub skips_history: bool,
 }
@@ -172,9 +154,9 @@ pub struct ServerSubscription {
     /// The name of the channel.
     pub channel: String,
     /// Public data of the client.
-    pub info: Option<Blob>,
+    pub info: Option<Payload>,
     /// Data for the client.
-    pub data: Option<Blob>,
+    pub data: Option<Payload>,
     /// The expiry in seconds since 1970; `None` if it never expires.
     pub expires_at_s: Option<u64>,
 }

@@ -4,7 +4,7 @@ mod support;
 
 use support::vector;
 use veche_calls::{CallError, CallErrorKind, CallReply, WorkerConnection, channel::ChannelReply};
-use veche_runtime::hooks::{Blob, Grant, HookResponse, ServerSubscription};
+use veche_runtime::hooks::{Grant, HookResponse, ServerSubscription};
 use veche_runtime::wire::{
     CallBridge, EffectBuilder, EventConnection, EventOrigin, Frame, FrameDecoder, FrameLimits,
     FromWorker, ResultHead, encode,
@@ -12,7 +12,7 @@ use veche_runtime::wire::{
 use veche_runtime::{
     Attribute, Attributes, Effect, Effects, HandshakeReply, Level, Request, Token, WaitResult,
 };
-use veche_types::ConnectionId;
+use veche_types::{ConnectionId, Payload, PayloadKind, PayloadRef};
 
 const ANN: ConnectionId = ConnectionId {
     index: 3,
@@ -84,9 +84,8 @@ fn effect_line(effect: &Effect, bytes: &[u8]) -> String {
         Effect::Publish {
             channel,
             kind,
-            is_json,
             data,
-        } => format!("publish {channel} {kind:?} {is_json} {}", text(data)),
+        } => format!("publish {channel} {kind:?} {}", text(data)),
         Effect::Subscribe {
             connection,
             channel,
@@ -182,8 +181,8 @@ fn answers_lead_to_effects_of_the_contract() {
             message,
             &[
                 "send 3.1 Text hello",
-                "publish #bob Text false ",
-                "publish room:1 Text true {\"a\":1}",
+                "publish #bob Text ",
+                "publish room:1 Json {\"a\":1}",
                 "ready 3",
             ],
         ),
@@ -256,7 +255,7 @@ fn answers_lead_to_effects_of_the_contract() {
         (
             "effects of no event",
             EventOrigin::Worker,
-            &["publish #ann Text false reminder"],
+            &["publish #ann Text reminder"],
         ),
         (
             "client_message, heard",
@@ -291,7 +290,7 @@ fn answers_lead_to_effects_of_the_contract() {
     let expected = format!("respond 3 500 {plain} internal error\n");
     assert_eq!(failed(request), Some(expected));
     let hook = carried("answers", "disconnect, heard", EventOrigin::Hook(3)).0;
-    assert_eq!(hook[0], "publish room:1 Text false ann is gone");
+    assert_eq!(hook[0], "publish room:1 Text ann is gone");
 }
 
 #[test]
@@ -308,10 +307,14 @@ fn attributes_are_kept_by_the_runtime() {
     assert_eq!(own.attributes, expected);
 }
 
+fn payload(kind: PayloadKind, bytes: &[u8]) -> Payload {
+    PayloadRef { kind, bytes }.to_payload()
+}
+
 #[test]
 fn grants_are_those_of_any_runtime() {
     let (lines, _) = carried("answers", "connect, granted", EventOrigin::Hook(4));
-    let name = || Some(Blob::Json(br#"{"name":"Ann"}"#.to_vec()));
+    let name = || Some(payload(PayloadKind::Json, br#"{"name":"Ann"}"#));
     let given = |channel: &str| ServerSubscription {
         channel: channel.to_owned(),
         ..ServerSubscription::default()
@@ -320,17 +323,17 @@ fn grants_are_those_of_any_runtime() {
         user: "ann".to_owned(),
         expires_at_s: Some(1_800_000_000),
         info: name(),
-        data: Some(Blob::Json(b"[]".to_vec())),
+        data: Some(payload(PayloadKind::Json, b"[]")),
         channels: vec![
             given("news"),
             ServerSubscription {
                 info: name(),
-                data: Some(Blob::Bytes(vec![1, 2, 3])),
+                data: Some(payload(PayloadKind::Binary, &[1, 2, 3])),
                 expires_at_s: Some(1_700_000_000),
                 ..given("room:1")
             },
         ],
-        meta: Some(Blob::Json(b"{}".to_vec())),
+        meta: Some(payload(PayloadKind::Json, b"{}")),
         ..Grant::default()
     }));
     assert_eq!(lines, [format!("hook 4 {response:?}")]);

@@ -5,18 +5,22 @@ mod support;
 use std::net::{IpAddr, Ipv4Addr};
 
 use support::{vector, vectors};
-use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Data, Hook};
+use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Hook};
 use veche_runtime::wire::{
     AppDescription, EventConnection, EventName, FrameKind, FrameLimits, HelloHead, OutgoingEvent,
     encode,
 };
 use veche_runtime::{Attribute, Attributes, Event, Request};
-use veche_types::{ConnectionId, MessageKind};
+use veche_types::{ConnectionId, MessageKind, PayloadKind, PayloadRef};
 
 const ANN: ConnectionId = ConnectionId {
     index: 3,
     generation: 1,
 };
+
+fn payload(kind: PayloadKind, bytes: &[u8]) -> PayloadRef<'_> {
+    PayloadRef { kind, bytes }
+}
 
 fn written(event: &Event<'_>, id: u64, known: EventConnection<'_>) -> Option<Vec<u8>> {
     let OutgoingEvent { head, parts } = OutgoingEvent::of(event, id, known)?;
@@ -84,7 +88,7 @@ fn events_are_written_as_their_vectors() {
         caller: AppHookCaller { user: "", ..caller },
         token: "secret",
         channels: &news,
-        data: Some(Data::Json(br#"{"room":7}"#)),
+        data: Some(payload(PayloadKind::Json, br#"{"room":7}"#)),
         ..asked(Hook::Connect)
     };
     let meta = |meta| AppHookCaller {
@@ -98,7 +102,7 @@ fn events_are_written_as_their_vectors() {
     let subscribe = AppHookRequest {
         subject: "room:1",
         token: "t",
-        data: Some(Data::Json(b"{}")),
+        data: Some(payload(PayloadKind::Json, b"{}")),
         ..asked(Hook::Subscribe)
     };
     let sub_refresh = AppHookRequest {
@@ -111,16 +115,16 @@ fn events_are_written_as_their_vectors() {
             ..meta(b"{}")
         },
         subject: "room:1",
-        data: Some(Data::Binary(&[1, 2])),
+        data: Some(payload(PayloadKind::Binary, &[1, 2])),
         ..asked(Hook::Publish)
     };
     let rpc = AppHookRequest {
         subject: "sum",
-        data: Some(Data::Json(b"[1,2]")),
+        data: Some(payload(PayloadKind::Json, b"[1,2]")),
         ..asked(Hook::Rpc)
     };
     let message = AppHookRequest {
-        data: Some(Data::Text("typing")),
+        data: Some(payload(PayloadKind::Text, b"typing")),
         ..asked(Hook::Message)
     };
     let disconnect = AppHookRequest {

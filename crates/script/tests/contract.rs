@@ -5,13 +5,14 @@ mod support;
 use std::sync::Arc;
 
 use support::{ANN, Folder};
-use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Data, Hook};
+use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Hook};
 use veche_runtime::wire::{CallBridge, EffectBuilder, EventName, EventOrigin, Frame, FromWorker};
 use veche_runtime::{
     Attribute, Effect, Effects, Event, HandlerProgress, Host, Request, Runtime, Token,
 };
 use veche_script::{AppRole, MessageKind, Now, Program, Script, ScriptApp, SourceCode};
 use veche_store::Store;
+use veche_types::{PayloadKind, PayloadRef};
 
 const SCRIPT: &str = r#"
     local veche = require "veche"
@@ -97,12 +98,8 @@ fn effect_lines(mut effects: Effects) -> Vec<String> {
         Effect::Publish {
             channel,
             kind,
-            is_json,
             data,
-        } => Some(format!(
-            "publish {channel} {kind:?} {is_json} {:?}",
-            data.of(bytes)
-        )),
+        } => Some(format!("publish {channel} {kind:?} {:?}", data.of(bytes))),
         Effect::Respond {
             to,
             status,
@@ -148,7 +145,10 @@ fn a_script_and_a_worker_process_have_the_same_effects() {
         code: 0,
         token: "",
         channels: &[],
-        data: Some(Data::Json(b"[1,2]")),
+        data: Some(PayloadRef {
+            kind: PayloadKind::Json,
+            bytes: b"[1,2]",
+        }),
     };
     let (sum, other) = (asked("sum"), asked("other"));
     let (handshake, message) = (EventOrigin::Handshake(id), EventOrigin::Connection(id));

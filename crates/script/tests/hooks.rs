@@ -7,8 +7,13 @@ use support::replies::hook_request;
 use support::{Bench, load_error};
 use veche_script::Effect;
 use veche_script::hooks::{
-    AppHookCaller, AppHookRequest, Blob, Data, Grant, Hook, HookResponse, ServerSubscription,
+    AppHookCaller, AppHookRequest, Grant, Hook, HookResponse, ServerSubscription,
 };
+use veche_types::{Payload, PayloadKind, PayloadRef};
+
+fn payload(kind: PayloadKind, bytes: &[u8]) -> PayloadRef<'_> {
+    PayloadRef { kind, bytes }
+}
 
 fn asked(hook: Hook) -> AppHookRequest<'static> {
     AppHookRequest {
@@ -19,7 +24,7 @@ fn asked(hook: Hook) -> AppHookRequest<'static> {
             _ => "chat:1",
         },
         code: 3001,
-        data: Some(Data::Json(br#"{"a":[1,null]}"#)),
+        data: Some(payload(PayloadKind::Json, br#"{"a":[1,null]}"#)),
         ..hook_request(hook)
     }
 }
@@ -70,12 +75,12 @@ fn granted(hook: Hook, body: &str) -> Grant {
     }
 }
 
-fn json(text: &str) -> Option<Blob> {
-    Some(Blob::Json(text.into()))
+fn json(text: &str) -> Option<Payload> {
+    Some(payload(PayloadKind::Json, text.as_bytes()).to_payload())
 }
 
-fn bytes(bytes: &[u8]) -> Option<Blob> {
-    Some(Blob::Bytes(bytes.into()))
+fn bytes(bytes: &[u8]) -> Option<Payload> {
+    Some(payload(PayloadKind::Binary, bytes).to_payload())
 }
 
 #[test]
@@ -120,7 +125,7 @@ fn handlers_get_the_hook_request() {
     };
     connect.token = "t";
     connect.channels = &channels;
-    connect.data = Some(Data::Binary(b"\xff\x00"));
+    connect.data = Some(payload(PayloadKind::Binary, b"\xff\x00"));
     let mut bench = bench(
         "function on.connect(c, data)
             local all = { c.id, c.user or 'nobody', c.transport, c.protocol, c.encoding, c.name, c.version, c.token,
@@ -535,7 +540,7 @@ fn large_integers_of_a_client_keep_their_digits() {
     );
     let text = br#"[7,-9007199254740993,18446744073709551615,18446744073709551616,123456789012345678901234567890,1.5,"[{"]"#;
     let asked = AppHookRequest {
-        data: Some(Data::Json(text)),
+        data: Some(payload(PayloadKind::Json, text)),
         ..asked(Hook::Rpc)
     };
     let (response, told) = ask(&mut bench, &asked);
@@ -550,7 +555,10 @@ fn large_integers_of_a_client_keep_their_digits() {
         ]
     );
     let data = br#"[7,"-9007199254740993","18446744073709551615","18446744073709551616","123456789012345678901234567890",1.5,"[{"]"#;
-    assert_eq!(granted.data, Some(Blob::Json(data.to_vec())));
+    assert_eq!(
+        granted.data,
+        Some(payload(PayloadKind::Json, data).to_payload())
+    );
 }
 
 #[test]
@@ -567,7 +575,7 @@ fn invalid_data_of_a_client_is_its_own_error() {
     ] {
         let mut bench = bench("function on.rpc() return {} end");
         let asked = AppHookRequest {
-            data: Some(Data::Json(data.as_bytes())),
+            data: Some(payload(PayloadKind::Json, data.as_bytes())),
             ..asked(Hook::Rpc)
         };
         let (response, told) = ask(&mut bench, &asked);

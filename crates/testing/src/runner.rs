@@ -198,7 +198,7 @@ impl TestRunner<'_> {
                     let request = Plain::map([
                         (to, Plain::from(name)),
                         ("data", Plain::Bytes(data.of(bytes).to_vec())),
-                        ("kind", Plain::from(kind.name())),
+                        ("kind", Plain::from(kind.message_kind().name())),
                     ]);
                     self.publish(&request);
                 }

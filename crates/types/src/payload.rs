@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::MessageKind;
+
 /// The encoding of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PayloadKind {
@@ -11,6 +13,27 @@ pub enum PayloadKind {
     Json,
     /// Bytes without a further format.
     Binary,
+}
+
+impl PayloadKind {
+    /// Returns the type of the WebSocket message that carries a payload of this kind unchanged.
+    #[must_use]
+    pub fn message_kind(self) -> MessageKind {
+        match self {
+            Self::Text | Self::Json => MessageKind::Text,
+            Self::Binary => MessageKind::Binary,
+        }
+    }
+}
+
+impl From<MessageKind> for PayloadKind {
+    /// Returns the encoding of a message about whose content nothing else is known.
+    fn from(kind: MessageKind) -> Self {
+        match kind {
+            MessageKind::Text => Self::Text,
+            MessageKind::Binary => Self::Binary,
+        }
+    }
 }
 
 /// A payload borrowed for the duration of a call.

@@ -374,12 +374,12 @@ pub fn json(text: &str) -> Option<Payload> {
 /// Returns bytes as a payload for clients. Bytes that are valid JSON are marked as JSON, so that JSON clients can
 /// receive them too.
 #[must_use]
-pub fn bytes(bytes: Vec<u8>) -> Payload {
+pub fn bytes(bytes: impl Into<Bytes>) -> Payload {
+    let bytes = bytes.into();
     let kind = match PublicationData::of_bytes(&bytes) {
         PublicationData::Json(_) => PayloadKind::Json,
         _ => PayloadKind::Binary,
     };
-    let bytes = Bytes::from(bytes);
     Payload { kind, bytes }
 }
 

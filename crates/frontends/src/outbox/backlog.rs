@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
-use veche_hub::{ConnectionId, Delivery, EncodingId, PayloadKind};
+use veche_hub::{ConnectionId, Delivery, EncodingId};
 use veche_proto::websocket::{self, Encoder, MessageKind, Role};
 
 use super::{DropPolicy, Outboxes};
@@ -151,10 +151,7 @@ impl Outboxes {
         delivery: &mut Delivery<'_>,
     ) {
         let bytes = delivery.payload.bytes;
-        let kind = match delivery.payload.kind {
-            PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
-            PayloadKind::Binary => MessageKind::Binary,
-        };
+        let kind = delivery.payload.kind.message_kind();
         if self.may_write_now(session, bytes.len()) {
             return self.message(session, kind, bytes);
         }

@@ -504,10 +504,7 @@ impl Outboxes {
         if !self.has_room(session, bytes.len()) {
             return;
         }
-        let kind = match delivery.payload.kind {
-            PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
-            PayloadKind::Binary => MessageKind::Binary,
-        };
+        let kind = delivery.payload.kind.message_kind();
         if let PushMode::Events { is_chunked } = pushes {
             return events::write(self.buffer(session), delivery, is_chunked);
         }

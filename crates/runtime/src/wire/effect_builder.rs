@@ -1,7 +1,7 @@
 //! Converts the output of a worker process into effects. The server then executes them with the same code as the
 //! effects of any other runtime.
 
-use veche_types::{ConnectionId, MessageKind, PayloadKind};
+use veche_types::ConnectionId;
 
 use super::from_worker::{CallRequest, HandlerEnd, HandlerOutput, WorkerCall, WorkerEffect};
 use super::head::AttributeValue;
@@ -191,11 +191,7 @@ impl EffectBuilder {
                 data,
             } => Effect::Publish {
                 channel: channel.into_owned(),
-                kind: match kind {
-                    PayloadKind::Binary => MessageKind::Binary,
-                    PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
-                },
-                is_json: kind == PayloadKind::Json,
+                kind,
                 data: into.store(data).ok_or(EffectsFull)?,
             },
             // This worker can't subscribe a connection of another worker, so the effect is dropped.

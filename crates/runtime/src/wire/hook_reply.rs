@@ -1,11 +1,11 @@
 //! Validates the replies of handlers that decide whether a client may connect, subscribe, publish or call.
 
-use veche_types::PayloadKind;
 use veche_types::codes::APPLICATION_CODES;
+use veche_types::{Payload, PayloadKind, PayloadRef};
 
 use super::head::{GrantHead, ReplyHead};
 use super::part::{PayloadParts, data_kind};
-use crate::hooks::{Blob, Grant, HookResponse, ServerSubscription};
+use crate::hooks::{Grant, HookResponse, ServerSubscription};
 
 /// The maximum number of subscriptions in a grant.
 const SUBSCRIPTIONS_MAX: usize = 1024;
@@ -45,8 +45,8 @@ fn grant(head: GrantHead<'_>, parts: &PayloadParts<'_>) -> Result<Grant, String>
     let channels = head.subscriptions.into_iter().map(|one| {
         Ok::<_, String>(ServerSubscription {
             channel: one.channel.into_owned(),
-            info: blob(one.info, one.info_kind.as_deref(), parts)?,
-            data: blob(one.data, one.data_kind.as_deref(), parts)?,
+            info: payload(one.info, one.info_kind.as_deref(), parts)?,
+            data: payload(one.data, one.data_kind.as_deref(), parts)?,
             expires_at_s: one.expire_at,
         })
     });
@@ -54,27 +54,26 @@ fn grant(head: GrantHead<'_>, parts: &PayloadParts<'_>) -> Result<Grant, String>
         user: head.user.into_owned(),
         expires_at_s: head.expire_at,
         is_expired: head.expired,
-        info: blob(head.info, head.info_kind.as_deref(), parts)?,
-        data: blob(head.data, head.data_kind.as_deref(), parts)?,
+        info: payload(head.info, head.info_kind.as_deref(), parts)?,
+        data: payload(head.data, head.data_kind.as_deref(), parts)?,
         channels: channels.collect::<Result<_, _>>()?,
-        meta: blob(head.meta, None, parts)?,
+        meta: payload(head.meta, None, parts)?,
         skips_history: head.skip_history,
     })
 }
 
-fn blob(
+fn payload(
     number: Option<u32>,
     kind: Option<&str>,
     parts: &PayloadParts<'_>,
-) -> Result<Option<Blob>, String> {
+) -> Result<Option<Payload>, String> {
     let Some(number) = number else {
         return Ok(None);
     };
     let kind = kind.map_or(Ok(PayloadKind::Json), data_kind)?;
-    let bytes = parts.get_as(number, kind)?.to_vec();
-    match kind {
-        PayloadKind::Json => Ok(Some(Blob::Json(bytes))),
-        PayloadKind::Binary => Ok(Some(Blob::Bytes(bytes))),
-        PayloadKind::Text => Err("data of a grant must be json or binary".to_owned()),
+    let bytes = parts.get_as(number, kind)?;
+    if kind == PayloadKind::Text {
+        return Err("data of a grant must be json or binary".to_owned());
     }
+    Ok(Some(PayloadRef { kind, bytes }.to_payload()))
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 use veche_calls::{CallError, CallOutcome, CallReply, WorkerConnection, channel::ChannelReply};
+use veche_types::PayloadKind;
 
 use super::frame::Frame;
 use super::from_worker::{ErrorScope, MalformedFrame};
@@ -16,7 +17,7 @@ use super::hello::{RefuseHead, WelcomeHead};
 use super::outside;
 use super::part::PayloadParts;
 use crate::call_errors::{self, CodeValue};
-use crate::hooks::{AppHookRequest, Data, Hook};
+use crate::hooks::{AppHookRequest, Hook};
 use crate::{Attribute, Attributes, Event, Request, WaitResult};
 
 /// Information about the connection of an event, which the runtime adds to the event.
@@ -181,14 +182,14 @@ fn hook_head<'a>(
         .map(|name| Cow::from(&**name))
         .collect();
     if let Some(data) = request.data {
-        let (kind, bytes) = match data {
-            Data::Json(bytes) => ("json", bytes),
-            Data::Text(text) => ("text", text.as_bytes()),
-            Data::Binary(bytes) => ("binary", bytes),
+        let kind = match data.kind {
+            PayloadKind::Json => "json",
+            PayloadKind::Text => "text",
+            PayloadKind::Binary => "binary",
         };
         head.data_kind = Some(kind.into());
         head.data = Some(parts.len() as u32);
-        parts.push(bytes);
+        parts.push(data.bytes);
     }
     let meta = caller.meta.map(|meta| {
         parts.push(meta);

@@ -2,7 +2,8 @@
 
 use super::HostContext;
 use veche_runtime::Effect;
-use veche_runtime::hooks::{AppHookRequest, Data, Hook, HookResponse};
+use veche_runtime::hooks::{AppHookRequest, Hook, HookResponse};
+use veche_types::PayloadKind;
 
 /// A request without a response yet.
 #[derive(Clone, Copy, Debug)]
@@ -48,5 +49,7 @@ impl HostContext {
 
 /// Returns whether the client's data is binary.
 pub(crate) fn is_binary(asked: &AppHookRequest<'_>) -> bool {
-    matches!(asked.data, Some(Data::Binary(_)))
+    asked
+        .data
+        .is_some_and(|data| data.kind == PayloadKind::Binary)
 }

@@ -9,6 +9,7 @@ use crate::MessageKind;
 use crate::host_context::{HostContext, WakeReason};
 use veche_runtime::call_errors::{FULL, tagged};
 use veche_runtime::{Effect, Level, Token};
+use veche_types::PayloadKind;
 
 /// Maximum length of a sleep in seconds: a year.
 const SLEEP_MAX_S: f64 = 31_536_000.0;
@@ -113,12 +114,15 @@ fn publish(
                     )));
                 }
             };
-            let is_json = data.is_table();
-            if is_json && kind == MessageKind::Binary {
-                return Err(fault(format!(
-                    "bad argument #2 to '{what}': a table can only be published as text (JSON)"
-                )));
-            }
+            let kind = match (kind, data.is_table()) {
+                (MessageKind::Text, true) => PayloadKind::Json,
+                (MessageKind::Binary, true) => {
+                    return Err(fault(format!(
+                        "bad argument #2 to '{what}': a table can only be published as text (JSON)"
+                    )));
+                }
+                (kind, false) => kind.into(),
+            };
             let (borrowed, made);
             let data: &[u8] = match &data {
                 Value::String(data) => {
@@ -135,7 +139,7 @@ fn publish(
                     )));
                 }
             };
-            if kind == MessageKind::Text && !is_json && !is_utf8(data)? {
+            if kind == PayloadKind::Text && !is_utf8(data)? {
                 return Err(fault(format!(
                     "bad argument #2 to '{what}': it is not UTF-8, so it can't be text; {what} it as \"binary\""
                 )));
@@ -174,7 +178,6 @@ fn publish(
             effects.list.push(Effect::Publish {
                 channel,
                 kind,
-                is_json,
                 data,
             });
             Ok(Value::Nil)

@@ -7,13 +7,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use veche_types::codes::APPLICATION_CODES;
+use veche_types::{Payload, PayloadKind, PayloadRef};
 
 use super::copy_limit::{COPIED_BYTES_MAX, CopyLimit, ENTRY_BYTES, option_name};
 use super::{fault, go_on, http, json};
 use crate::host_context::{HostContext, OpenHook, is_binary};
 use crate::task::hook_path;
 use veche_runtime::hooks::{
-    AppHookCaller, AppHookRequest, Blob, Data, Grant, Hook, HookResponse, ServerSubscription,
+    AppHookCaller, AppHookRequest, Grant, Hook, HookResponse, ServerSubscription,
 };
 
 /// The maximum number of channels in a response; a client can't have more subscriptions.
@@ -112,28 +113,33 @@ pub(crate) fn client(lua: &Lua, asked: &AppHookRequest<'_>) -> mlua::Result<Tabl
     Ok(client)
 }
 
+fn binary(bytes: Vec<u8>) -> Payload {
+    Payload {
+        kind: PayloadKind::Binary,
+        bytes: bytes.into(),
+    }
+}
+
 /// Returns the client's data as a value; nil if there is none.
 ///
 /// # Errors
 /// The client's data has no Lua value, or its Lua value would be too large. The error is a message for the client.
-pub(crate) fn data(lua: &Lua, data: Option<Data<'_>>) -> Result<Value, &'static str> {
+pub(crate) fn data(lua: &Lua, data: Option<PayloadRef<'_>>) -> Result<Value, &'static str> {
     const NO_ROOM: &str = "not enough memory";
-    match data {
-        None => Ok(Value::Nil),
-        Some(Data::Json(text)) => {
-            if containers(text) > CONTAINERS_MAX {
+    let Some(PayloadRef { kind, bytes }) = data else {
+        return Ok(Value::Nil);
+    };
+    match kind {
+        PayloadKind::Json => {
+            if containers(bytes) > CONTAINERS_MAX {
                 return Err("too many arrays and objects");
             }
-            json::decode(lua, text).map_err(|error| match error {
+            json::decode(lua, bytes).map_err(|error| match error {
                 mlua::Error::RuntimeError(_) => "invalid data",
                 _ => NO_ROOM,
             })
         }
-        Some(Data::Text(text)) => lua
-            .create_string(text)
-            .map(Value::String)
-            .map_err(|_| NO_ROOM),
-        Some(Data::Binary(bytes)) => lua
+        PayloadKind::Text | PayloadKind::Binary => lua
             .create_string(bytes)
             .map(Value::String)
             .map_err(|_| NO_ROOM),
@@ -240,8 +246,8 @@ fn hook_response(lua: &Lua, open: OpenHook, value: &Value) -> mlua::Result<HookR
         user: result.user()?,
         expires_at_s: result.time()?,
         is_expired: result.flag("expired")?,
-        info: result.blob("info", "b64info")?,
-        data: result.blob("data", "b64data")?,
+        info: result.payload("info", "b64info")?,
+        data: result.payload("data", "b64data")?,
         channels: Vec::new(),
         meta: result.json("meta")?,
         skips_history: result.flag("skip_history")?,
@@ -398,26 +404,29 @@ impl ResponseTable<'_> {
         }
     }
 
-    fn json(&self, name: &str) -> mlua::Result<Option<Blob>> {
+    fn json(&self, name: &str) -> mlua::Result<Option<Payload>> {
         match self.get(name)? {
             Value::Nil => Ok(None),
             value => self.encoded(name, &value).map(Some),
         }
     }
 
-    fn encoded(&self, name: &str, value: &Value) -> mlua::Result<Blob> {
+    fn encoded(&self, name: &str, value: &Value) -> mlua::Result<Payload> {
         let encoded = json::encode(self.lua, value).map_err(|error| {
             let why = super::words(&error);
             let why = why.strip_prefix("json.encode: ").unwrap_or(&why);
             fault(format!("{}: {name}: {why}", self.path()))
         })?;
         self.take(encoded.len())?;
-        Ok(Blob::Json(encoded))
+        Ok(Payload {
+            kind: PayloadKind::Json,
+            bytes: encoded.into(),
+        })
     }
 
     /// Returns the decoded bytes of the field whose name is `base64`. If this field is missing, returns the field whose
     /// name is `name`, as JSON; but if the client's data was binary, a string is returned as bytes.
-    fn blob(&self, name: &str, base64: &str) -> mlua::Result<Option<Blob>> {
+    fn payload(&self, name: &str, base64: &str) -> mlua::Result<Option<Payload>> {
         match self.get(base64)? {
             Value::Nil => {}
             Value::String(text) => {
@@ -427,7 +436,7 @@ impl ResponseTable<'_> {
                     let path = self.path();
                     fault(format!("{path}: {base64} is not base64: {error}"))
                 })?;
-                return Ok(Some(Blob::Bytes(bytes)));
+                return Ok(Some(binary(bytes)));
             }
             other => return Err(self.bad(base64, "a string", &other)),
         }
@@ -435,7 +444,7 @@ impl ResponseTable<'_> {
             Value::Nil => Ok(None),
             Value::String(bytes) if self.open.is_binary => {
                 self.take(bytes.as_bytes().len())?;
-                Ok(Some(Blob::Bytes(bytes.as_bytes().to_vec())))
+                Ok(Some(binary(bytes.as_bytes().to_vec())))
             }
             value => self.encoded(name, &value).map(Some),
         }
@@ -469,8 +478,8 @@ impl ResponseTable<'_> {
                     sub.only("one of subs", fields(Hook::Subscribe))?;
                     ServerSubscription {
                         channel,
-                        info: sub.blob("info", "b64info")?,
-                        data: sub.blob("data", "b64data")?,
+                        info: sub.payload("info", "b64info")?,
+                        data: sub.payload("data", "b64data")?,
                         expires_at_s: sub.time()?,
                     }
                 }

@@ -2,8 +2,9 @@
 //! out of Lua.
 
 use veche_calls::{CallError, CallErrorKind};
-use veche_script::hooks::{AppHookRequest, Data, Hook};
+use veche_script::hooks::{AppHookRequest, Hook};
 use veche_script::{Effect, MessageKind, Token};
+use veche_types::{PayloadKind, PayloadRef};
 
 use super::support::replies::hook_request;
 use super::support::{BOB, Bench, request};
@@ -169,7 +170,10 @@ fn of_responses() -> Option<String> {
 /// Tests the results of hooks; returns a description of each problem.
 fn of_hooks() -> Vec<String> {
     let asked = AppHookRequest {
-        data: Some(Data::Binary(b"x")),
+        data: Some(PayloadRef {
+            kind: PayloadKind::Binary,
+            bytes: b"x",
+        }),
         ..hook_request(Hook::Connect)
     };
     let results = [

@@ -371,7 +371,11 @@ fn words(effect: &Effect, effects: &Effects) -> String {
             kind,
             data,
             ..
-        } => format!("publish {channel} {} {}", kind.name(), text(*data)),
+        } => format!(
+            "publish {channel} {} {}",
+            kind.message_kind().name(),
+            text(*data)
+        ),
         Effect::Respond {
             to,
             status,
