@@ -41,7 +41,7 @@ pub(crate) struct TurnResult {
     pub(crate) moved: bool,
     /// Whether the worker has sent something although it had no reason for a turn.
     pub(crate) is_unasked: bool,
-    /// A connection that waits, and one that was continued twice meanwhile.
+    /// See [`TurnOrder::turned`].
     pub(crate) passed: Option<(ConnectionId, ConnectionId)>,
 }
 

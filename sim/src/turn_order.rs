@@ -1,5 +1,5 @@
-//! Checks the order in which a worker continues connections whose input has waited for a later turn: no connection is
-//! continued in two turns while another one waits. What happens within a turn is not seen.
+//! Checks the order in which a worker continues connections whose input has waited for a later turn: each has one place in
+//! the queue, and none is continued twice while another one waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,15 @@ pub(crate) struct TurnOrder {
 
 impl TurnOrder {
     /// Records which connections wait after a turn. Returns a connection that is still waiting, and one that was
-    /// continued for the second time meanwhile, if there are such.
+    /// continued for the second time meanwhile, if there are such; a connection twice if it has two places in the queue.
     pub(crate) fn turned(
         &mut self,
         waiting: impl Iterator<Item = (u64, ConnectionId)>,
     ) -> Option<(ConnectionId, ConnectionId)> {
         let waiting: BTreeMap<_, _> = waiting.collect();
-        let (mut continued, mut passed) = (BTreeSet::new(), None);
+        let mut ids = BTreeSet::new();
+        let twice = waiting.values().find(|id| !ids.insert(**id));
+        let (mut continued, mut passed) = (Vec::new(), twice.map(|id| (*id, *id)));
         self.waiting.retain(|arrival, (id, _)| {
             let waits = waiting.contains_key(arrival);
             continued.extend((!waits).then_some(*id));
@@ -57,6 +59,12 @@ mod tests {
         // The second one was continued, and waits again.
         assert_eq!(order.turned([(1, id(0)), (3, id(1))].into_iter()), None);
         let twice = order.turned([(1, id(0)), (4, id(1))].into_iter());
+        assert_eq!(twice, Some((id(0), id(1))));
+        // The second one has two places.
+        let twice = order.turned([(5, id(0)), (6, id(1)), (7, id(1))].into_iter());
+        assert_eq!(twice, Some((id(1), id(1))));
+        // Both of its places are gone.
+        let twice = order.turned([(5, id(0))].into_iter());
         assert_eq!(twice, Some((id(0), id(1))));
         assert_eq!(order.turned(std::iter::empty()), None);
     }

@@ -413,12 +413,12 @@ impl Connection {
         }
     }
 
-    /// Handles the number of unsent bytes that is requested for each connection in
-    /// [`waiting_for_output`](Context::waiting_for_output). Returns whether the connection has to be resumed.
+    /// Handles the number of unsent bytes of a connection that was taken from
+    /// [`waiting_for_output`](Context::waiting_for_output). Returns whether the connection has to be resumed because of it.
     #[must_use]
     pub fn handle_unsent(&mut self, unsent: usize) -> bool {
-        self.is_listed_for_output = unsent <= ANSWERS_BYTES_HIGH;
-        self.is_listed_for_output
+        self.is_listed_for_output = false;
+        self.handle_sent(unsent)
     }
 
     /// Handles a send that left `unsent` bytes. Returns whether the connection has to be resumed because of it.

@@ -348,6 +348,10 @@ impl SimulatedNode {
             if turned.is_unasked {
                 effects.push(failed("an idle worker has nothing to do", me));
             }
+            if turned.passed.is_some() {
+                let promise = "no connection is continued twice while another waits";
+                effects.push(failed(promise, me));
+            }
             let has_input = self.apply(me, turned.outputs);
             let ClusterWorker {
                 driven, effects, ..

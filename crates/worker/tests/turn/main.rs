@@ -358,24 +358,6 @@ fn a_stale_id_does_nothing() {
 }
 
 #[test]
-fn connections_that_wait_for_output_are_asked_about_in_order() {
-    let mut worker = worker();
-    let ids = [0, 1, 2].map(|index| accept(&mut worker, index));
-    for round in 0..2 {
-        worker.finish_turn();
-        worker.shared_mut().waiting_for_output.extend(ids);
-        assert_eq!(worker.poll_write().map(|write| write.id), None, "{round}");
-        let asked: Vec<_> = std::iter::from_fn(|| worker.poll_unsent()).collect();
-        assert_eq!(asked, ids);
-        worker.handle_unsent(ids[0], 1 << 30);
-        assert_eq!(end_turn(&mut worker), TurnState::Idle(None));
-        worker.handle_unsent(ids[1], 0);
-        assert_eq!(end_turn(&mut worker), TurnState::Busy);
-        turn(&mut worker);
-    }
-}
-
-#[test]
 fn a_drain_closes_all_when_its_time_is_over() {
     let mut worker = worker();
     for index in 0..10 {

@@ -5,9 +5,45 @@ use veche_worker::{TurnLimits, TurnState, Worker};
 
 use crate::app::Numbers;
 use crate::world::wire::get;
-use crate::{BEGAN_MS, accept, id, set_ms, turn, worker};
+use crate::{BEGAN_MS, accept, end_turn, id, set_ms, turn, worker};
 
 type Tested = Worker<Numbers, &'static str>;
+
+/// Sets the work that one connection, and all together, may do in a turn.
+fn limit(worker: &mut Tested, work: u64) {
+    worker.set_limits(TurnLimits {
+        connection_work: work,
+        event_work: work,
+        backlog_work: work,
+        maintains: false,
+        ..TurnLimits::default()
+    });
+    worker.end_turn();
+}
+
+#[test]
+fn connections_that_wait_for_output_are_asked_about_in_order() {
+    let mut worker = worker();
+    limit(&mut worker, u64::MAX);
+    let ids = [0, 1, 2].map(|index| accept(&mut worker, index));
+    for id in ids {
+        worker.handle_received(id, &mut get("/nothing").repeat(2_000).into_bytes());
+    }
+    worker.finish_turn();
+    while worker.poll_write().is_some() {}
+    let asked: Vec<_> = std::iter::from_fn(|| worker.poll_unsent()).collect();
+    assert_eq!(asked, ids);
+    worker.handle_unsent(ids[0], 1 << 30);
+    worker.handle_unsent(ids[2], 1 << 30);
+    assert_eq!(end_turn(&mut worker), TurnState::Idle(None));
+    worker.handle_unsent(ids[1], 0);
+    assert_eq!(end_turn(&mut worker), TurnState::Busy);
+    // The resumed connection fills its outbox again. The others wait until their output is sent.
+    worker.finish_turn();
+    while worker.poll_write().is_some() {}
+    let asked: Vec<_> = std::iter::from_fn(|| worker.poll_unsent()).collect();
+    assert_eq!(asked, [ids[1]]);
+}
 
 #[test]
 fn what_events_left_for_the_turn_has_work_of_its_own() {
@@ -63,16 +99,6 @@ fn a_request_that_arrives_in_pieces_waits_behind_one_served_earlier() {
 #[test]
 fn a_connection_whose_output_was_sent_before_it_resumes_is_resumed_once() {
     let mut worker = worker();
-    let limit = |worker: &mut Tested, work: u64| {
-        worker.set_limits(TurnLimits {
-            connection_work: work,
-            event_work: work,
-            backlog_work: work,
-            maintains: false,
-            ..TurnLimits::default()
-        });
-        worker.end_turn();
-    };
     let peer = accept(&mut worker, 0);
     let reason = |worker: &Tested| worker.connection(peer).and_then(Connection::wait_reason);
     limit(&mut worker, u64::MAX);
@@ -96,6 +122,7 @@ fn a_connection_whose_output_was_sent_before_it_resumes_is_resumed_once() {
         assert_eq!(responses.matches("HTTP/1.1 ").count(), 1);
         assert_eq!(reason(&worker), Some(WaitReason::Turn));
         assert_eq!(worker.shared().waiting_for_turn.len(), 1);
+        // An outdated entry, which must not continue the connection: it waits for its turn.
         worker.shared_mut().waiting_for_credit.push(peer);
     }
 }
