@@ -127,7 +127,8 @@ pub enum HookResponse {
     Failed,
 }
 
-/// The content of a granted request. Each hook uses some of the fields; the others keep their defaults.
+/// The content of a granted request. Each hook uses some of the fields; the others keep their defaults. Payloads are JSON
+/// or binary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// The user; empty for an anonymous client.

@@ -418,10 +418,9 @@ impl ResponseTable<'_> {
             fault(format!("{}: {name}: {why}", self.path()))
         })?;
         self.take(encoded.len())?;
-        Ok(Payload {
-            kind: PayloadKind::Json,
-            bytes: encoded.into(),
-        })
+        // The payload may be kept as long as the connection, so it gets no spare memory.
+        let (kind, bytes) = (PayloadKind::Json, &*encoded);
+        Ok(PayloadRef { kind, bytes }.to_payload())
     }
 
     /// Returns the decoded bytes of the field whose name is `base64`. If this field is missing, returns the field whose
