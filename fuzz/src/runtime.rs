@@ -9,7 +9,7 @@ use veche_runtime::wire::{
     FrameLimits, FromWorker, ToWorker,
 };
 use veche_runtime::{Attribute, Effect, Effects, Token};
-use veche_types::ConnectionId;
+use veche_types::{ConnectionId, WorkerId};
 
 const LIMITS: FrameLimits = FrameLimits {
     head_bytes_max: 4096,
@@ -85,7 +85,7 @@ fn read(frame: Frame<'_>, choice: usize) {
     };
     let mut effects = Effects::default();
     let carrier = |event| EffectBuilder {
-        worker: 0,
+        worker: WorkerId(0),
         origin: origin(event),
     };
     match read {

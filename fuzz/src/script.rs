@@ -16,6 +16,7 @@ use veche_script::{AppRole, AppWorld, Now, Request, Token, Vm};
 use veche_script::{
     ConnectionId, Effect, Effects, MessageKind, ScriptApp, ScriptLimits, SourceCode, WaitResult,
 };
+use veche_types::WorkerId;
 
 /// Maximum number of operations of a script.
 const OPERATIONS_MAX: usize = 60;
@@ -140,7 +141,7 @@ fn names() -> BTreeSet<String> {
 
 fn load(world: &AppWorld) -> Vm {
     let (app, code) = app();
-    Vm::new(app, code, world, 0).unwrap_or_else(|error| panic!("{error}"))
+    Vm::new(app, code, world, WorkerId(0)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn request(path: &str, program: &[u8]) -> Request {

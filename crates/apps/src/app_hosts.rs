@@ -12,7 +12,7 @@ use veche_frontends::app::{
     RequestView,
 };
 use veche_frontends::{AppId, Apps, Context};
-use veche_hub::{ConnectionId, HubReply, SubscribeOutcome, Ticket};
+use veche_hub::{ConnectionId, HubReply, SubscribeOutcome, Ticket, WorkerId};
 use veche_proto::http::Status;
 use veche_proto::websocket::{MessageKind, handshake};
 use veche_runtime::{
@@ -47,7 +47,7 @@ const LOOK_AGAIN_MS: u64 = 1;
 
 /// The applications of one worker.
 pub struct AppHosts {
-    pub(super) worker: u16,
+    pub(super) worker: WorkerId,
     pub(super) workers: u16,
     pub(super) apps: Vec<Option<RunningApp>>,
     /// An empty buffer that is swapped with the effects of a call, so that no call allocates a buffer.
@@ -195,7 +195,7 @@ pub(super) enum ImmediateAnswer {
 impl AppHosts {
     /// Starts the applications. Must be called on the worker's own thread.
     pub fn start(
-        worker: u16,
+        worker: WorkerId,
         workers: u16,
         app_set: &AppSet,
         port: Box<dyn CallExecutor>,

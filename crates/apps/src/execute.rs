@@ -406,7 +406,7 @@ impl AppHosts {
             let text = text.to_owned();
             recorder.write(RecordedEntry::Logged { level, text });
         }
-        let (app, worker) = (self.app_name(id), self.worker);
+        let (app, worker) = (self.app_name(id), self.worker.0);
         let connection = about.and_then(|about| about.connection.as_deref());
         let user = about.and_then(|about| about.user.as_deref());
         let method = about.and_then(|about| about.method.as_deref());

@@ -107,7 +107,7 @@ fn worker(config: &Config) -> (AppHosts, Context) {
         .is_ok()
     {}
     let port = Box::new(library.outbound.port(|| {}));
-    let here = AppHosts::start(0, 1, &app_set, port).expect("applications that start");
+    let here = AppHosts::start(WorkerId(0), 1, &app_set, port).expect("applications that start");
     (here, shared)
 }
 

@@ -59,7 +59,7 @@ impl AppHosts {
         if self.apps[index].as_ref().is_some_and(stays) {
             return;
         }
-        let worker = self.worker;
+        let worker = self.worker.0;
         let now = shared.now;
         let result = match &mut self.apps[index] {
             None => self.load(bundle).map(|app| self.apps[index] = Some(app)),
@@ -93,7 +93,7 @@ impl AppHosts {
     /// Replaces a VM that is far above its memory limit with a new one that runs the same code and takes over the
     /// connections. Suspended handlers of the old VM are ended.
     pub(super) fn replace_broken(&mut self, id: AppId, shared: &mut Context) {
-        let worker = self.worker;
+        let worker = self.worker.0;
         let Some(app) = self.app(id).filter(|app| app.runtime.is_broken()) else {
             return;
         };
@@ -117,7 +117,7 @@ impl AppHosts {
 
     /// Starts the shutdown of an application that is no longer configured.
     fn remove(&mut self, id: AppId, shared: &mut Context) {
-        let worker = self.worker;
+        let worker = self.worker.0;
         let Some(app) = self.app(id).filter(|app| app.exit.is_none()) else {
             return;
         };

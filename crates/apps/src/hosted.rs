@@ -12,7 +12,7 @@ use veche_runtime::{
 };
 use veche_script::{Script, Snapshots};
 use veche_store::Store;
-use veche_types::{ConnectionId, Now};
+use veche_types::{ConnectionId, Now, WorkerId};
 
 /// The runtime of one application on one worker.
 #[expect(
@@ -113,7 +113,7 @@ impl Runtime for HostedRuntime {
     type Program = Program;
     type Error = StartError;
 
-    fn start(program: &Program, host: &Host, worker: u16) -> Result<Self, StartError> {
+    fn start(program: &Program, host: &Host, worker: WorkerId) -> Result<Self, StartError> {
         Ok(match program {
             Program::Script(program) => {
                 let script = Script::start(program, host, worker);

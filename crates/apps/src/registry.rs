@@ -16,6 +16,7 @@ use veche_spawner::{Spawner, WorkerProgram};
 use veche_store::Store;
 
 use veche_config::{self as config, Config, RestartPolicy};
+use veche_types::WorkerId;
 
 use super::hosted::{HostedRuntime, Program};
 use super::service::Lifecycle;
@@ -57,8 +58,8 @@ pub struct InstanceSlot {
 
 impl InstanceSlot {
     /// Returns the worker that runs the instance.
-    pub fn worker(&self, workers: u16) -> u16 {
-        ((self.instance - 1) % u32::from(workers.max(1))) as u16
+    pub fn worker(&self, workers: u16) -> WorkerId {
+        WorkerId(((self.instance - 1) % u32::from(workers.max(1))) as u16)
     }
 }
 
@@ -309,7 +310,7 @@ impl AppRegistry {
             receives_events: false,
             kinds,
         };
-        let trial = HostedRuntime::start(&bundle.program, &Host::default(), 0);
+        let trial = HostedRuntime::start(&bundle.program, &Host::default(), WorkerId(0));
         let mut trial = trial.map_err(|error| failed(&error))?;
         bundle.warnings = warnings_of(&mut trial);
         Ok(bundle)

@@ -7,7 +7,7 @@ use veche_frontends::outbox::SendResult;
 use veche_frontends::{AppId, Context};
 use veche_proto::websocket::MessageKind;
 use veche_runtime::Runtime;
-use veche_types::ConnectionId;
+use veche_types::{ConnectionId, WorkerId};
 
 use super::app_hosts::AppHosts;
 use super::user_search::{UserSearch, UserSearchResult};
@@ -63,7 +63,7 @@ impl RemoteSends {
 
     pub(super) fn send(
         &mut self,
-        worker: u16,
+        worker: WorkerId,
         app: AppId,
         to: ConnectionId,
         kind: MessageKind,
@@ -75,7 +75,7 @@ impl RemoteSends {
 
     pub(super) fn close(
         &mut self,
-        worker: u16,
+        worker: WorkerId,
         app: AppId,
         of: ConnectionId,
         code: u16,
@@ -85,17 +85,23 @@ impl RemoteSends {
         self.enqueue(worker, app, RemoteAction::Close(of, code, reason), bytes);
     }
 
-    pub(super) fn enqueue(&mut self, worker: u16, app: AppId, order: RemoteAction, bytes: usize) {
+    pub(super) fn enqueue(
+        &mut self,
+        worker: WorkerId,
+        app: AppId,
+        order: RemoteAction,
+        bytes: usize,
+    ) {
         let bytes = bytes + ORDER_BYTES;
         // The worker number comes from the script, so it may be invalid; the action is then ignored.
-        let Some(lane) = self.lanes.get_mut(usize::from(worker)) else {
+        let Some(lane) = self.lanes.get_mut(usize::from(worker.0)) else {
             return;
         };
         if lane.bytes + bytes > WAITING_BYTES_MAX {
             if !std::mem::replace(&mut self.is_dropping, true) {
                 tracing::warn!(
                     target: "veche::apps::far",
-                    worker,
+                    worker = worker.0,
                     "dropped messages to connections of a worker that is too slow"
                 );
             }

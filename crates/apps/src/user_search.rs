@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply, WorkerConnection};
 use veche_frontends::{AppId, Context};
 use veche_runtime::{Runtime, Token};
+use veche_types::WorkerId;
 
 use super::app_hosts::AppHosts;
 use super::remote_sends::RemoteAction;
@@ -22,7 +23,7 @@ const PLACE_BYTES: usize = size_of::<WorkerConnection>();
 /// A request to another worker for its connections of a user.
 pub(super) struct UserSearch {
     /// Index of the requesting worker.
-    from: u16,
+    from: WorkerId,
     token: Token,
     user: String,
     limit: usize,
@@ -103,7 +104,10 @@ impl AppHosts {
             return self.user_searches.over.push((app, token, find.outcome()));
         }
         self.user_searches.under_way.insert((app, token), find);
-        for worker in (0..self.workers).filter(|worker| *worker != self.worker) {
+        for worker in (0..self.workers)
+            .map(WorkerId)
+            .filter(|worker| *worker != self.worker)
+        {
             let bytes = user.len();
             let search = UserSearch {
                 from: self.worker,

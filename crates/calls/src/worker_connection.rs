@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use veche_types::ConnectionId;
+use veche_types::{ConnectionId, WorkerId};
 
 /// The address of a connection on any worker of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkerConnection {
     /// The number of the worker.
-    pub worker: u16,
+    pub worker: WorkerId,
     /// The connection on that worker.
     pub connection: ConnectionId,
 }
@@ -34,7 +34,7 @@ impl FromStr for WorkerConnection {
         let mut numbers = id.split('.');
         let mut next = || numbers.next().ok_or(WorkerConnectionError);
         let place = Self {
-            worker: next()?.parse().map_err(|_| WorkerConnectionError)?,
+            worker: WorkerId(next()?.parse().map_err(|_| WorkerConnectionError)?),
             connection: ConnectionId {
                 index: next()?.parse().map_err(|_| WorkerConnectionError)?,
                 generation: next()?.parse().map_err(|_| WorkerConnectionError)?,
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn ids_are_read_in_the_one_way_in_which_they_are_written() {
         let place = WorkerConnection {
-            worker: 65_535,
+            worker: WorkerId(65_535),
             connection: ConnectionId {
                 index: 0,
                 generation: u32::MAX,

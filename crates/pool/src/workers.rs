@@ -19,7 +19,7 @@ use veche_runtime::{
     LogProcess, Replacement, Runtime, ServiceState, SlowHandler, Token, WaitResult, WorkerWaker,
 };
 use veche_types::codes::CloseCode;
-use veche_types::{ConnectionId, Now};
+use veche_types::{ConnectionId, Now, WorkerId};
 
 use self::about::LoggedClient;
 use crate::connections::{KnownConnection, KnownConnections};
@@ -40,7 +40,7 @@ pub struct Workers {
     newer: Option<PoolHandle>,
     /// Older generations, which still have unanswered events.
     older: Vec<PoolHandle>,
-    worker: u16,
+    worker: WorkerId,
     wake: WakeOf,
     connections: KnownConnections,
     in_hand: HashMap<u64, InHand, FixedState>,

@@ -20,7 +20,7 @@ use veche_runtime::{
     Replacement, Request, Runtime, ServiceState, SlowHandler, Token, WaitResult,
 };
 use veche_types::codes::CloseCode;
-use veche_types::{ConnectionId, Now};
+use veche_types::{ConnectionId, Now, WorkerId};
 
 use crate::connections::{KnownConnection, KnownConnections};
 use crate::program::Program;
@@ -34,7 +34,7 @@ const LOG_BYTES_MAX: usize = 16 << 10;
 #[derive(Debug)]
 pub struct PerEvent {
     program: Program,
-    worker: u16,
+    worker: WorkerId,
     connections: KnownConnections,
     /// The events that are being handled, by id. The id of an event is the token of its call.
     in_hand: HashMap<u64, InHand, FixedState>,
@@ -391,7 +391,7 @@ impl Runtime for PerEvent {
     type Program = Program;
     type Error = Infallible;
 
-    fn start(program: &Program, _: &Host, worker: u16) -> Result<Self, Infallible> {
+    fn start(program: &Program, _: &Host, worker: WorkerId) -> Result<Self, Infallible> {
         Ok(Self {
             program: program.clone(),
             worker,

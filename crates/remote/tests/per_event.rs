@@ -14,7 +14,7 @@ use veche_runtime::{
     Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Request, Runtime,
     Token,
 };
-use veche_types::{ConnectionId, MessageKind, Now};
+use veche_types::{ConnectionId, MessageKind, Now, WorkerId};
 
 const ANN: ConnectionId = ConnectionId {
     index: 3,
@@ -63,7 +63,7 @@ fn now() -> Now {
 
 impl World {
     fn new() -> Self {
-        let Ok(runtime) = PerEvent::start(&program(), &Host::default(), 0);
+        let Ok(runtime) = PerEvent::start(&program(), &Host::default(), WorkerId(0));
         Self {
             runtime,
             effects: Vec::new(),

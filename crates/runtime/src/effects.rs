@@ -5,7 +5,7 @@
 
 use veche_calls::Call;
 use veche_calls::channel::AppChannelQuery;
-use veche_types::{ConnectionId, MessageKind, PayloadKind, Since};
+use veche_types::{ConnectionId, MessageKind, PayloadKind, Since, WorkerId};
 
 use crate::dial::Dial;
 use crate::hooks::HookResponse;
@@ -176,7 +176,7 @@ pub enum Effect {
     /// Sends a message to a connection on another worker.
     SendFar {
         /// The number of the connection's worker.
-        worker: u16,
+        worker: WorkerId,
         /// The connection that receives the message.
         to: ConnectionId,
         /// Whether the message is text or binary.
@@ -187,7 +187,7 @@ pub enum Effect {
     /// Starts the closing handshake of a connection on another worker.
     CloseFar {
         /// The number of the connection's worker.
-        worker: u16,
+        worker: WorkerId,
         /// The connection to close.
         of: ConnectionId,
         /// The close code, as in [`Effect::Close`].

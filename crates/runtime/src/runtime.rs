@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use veche_calls::CallOutcome;
-use veche_types::{ConnectionId, Now};
+use veche_types::{ConnectionId, Now, WorkerId};
 
 use crate::effects::{Effects, Token};
 use crate::event::{Event, EventKind};
@@ -71,7 +71,7 @@ pub trait Runtime: Sized {
     ///
     /// # Errors
     /// The program can't start.
-    fn start(program: &Self::Program, host: &Host, worker: u16) -> Result<Self, Self::Error>;
+    fn start(program: &Self::Program, host: &Host, worker: WorkerId) -> Result<Self, Self::Error>;
 
     /// Provides those facilities of the worker that the application does not have yet. Facilities that it already has are
     /// not replaced.

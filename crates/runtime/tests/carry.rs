@@ -12,7 +12,7 @@ use veche_runtime::wire::{
 use veche_runtime::{
     Attribute, Attributes, Effect, Effects, HandshakeReply, Level, Request, Token, WaitResult,
 };
-use veche_types::{ConnectionId, Payload, PayloadKind, PayloadRef};
+use veche_types::{ConnectionId, Payload, PayloadKind, PayloadRef, WorkerId};
 
 const ANN: ConnectionId = ConnectionId {
     index: 3,
@@ -47,7 +47,10 @@ fn carried(file: &str, name: &str, origin: EventOrigin) -> (Vec<String>, Own) {
     let frame: Frame<'_> = decoder.decode(&mut input).expect("a frame").expect("whole");
     let read = FromWorker::read(frame, |id| vector.in_hand(id)).expect("a frame of a worker");
     let (mut own, mut effects) = (Own::default(), Effects::default());
-    let carrier = EffectBuilder { worker: 0, origin };
+    let carrier = EffectBuilder {
+        worker: WorkerId(0),
+        origin,
+    };
     match read {
         FromWorker::Handled(handled) => carrier
             .add_effects(handled, &mut own, &mut effects)
@@ -384,7 +387,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
         worker,
         connection: ConnectionId { index, generation },
     };
-    let places = CallReply::Places(vec![place(0, 3, 1), place(1, 8, 2)]);
+    let places = CallReply::Places(vec![place(WorkerId(0), 3, 1), place(WorkerId(1), 8, 2)]);
     let joined = CallReply::Channel(ChannelReply::Joined {
         position: Some(("28t5cy4t".to_owned(), 44)),
         recovered: Some(true),
@@ -394,7 +397,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
     let visits = attributes.set("visits", Some(Attribute::Number(3.0)));
     visits.expect("there is room");
     let known = EventConnection {
-        worker: 0,
+        worker: WorkerId(0),
         user: Some("ann"),
         attributes: Some(&attributes),
     };
@@ -465,7 +468,7 @@ fn effects_without_room_are_reported() {
             panic!("{read:?}");
         };
         let carrier = EffectBuilder {
-            worker: 0,
+            worker: WorkerId(0),
             origin: EventOrigin::Connection(ANN),
         };
         match carrier.add_effects(handled, &mut Own::default(), &mut effects) {

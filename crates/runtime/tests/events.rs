@@ -11,7 +11,7 @@ use veche_runtime::wire::{
     encode,
 };
 use veche_runtime::{Attribute, Attributes, Event, Request};
-use veche_types::{ConnectionId, MessageKind, PayloadKind, PayloadRef};
+use veche_types::{ConnectionId, MessageKind, PayloadKind, PayloadRef, WorkerId};
 
 const ANN: ConnectionId = ConnectionId {
     index: 3,
@@ -58,7 +58,7 @@ fn events_are_written_as_their_vectors() {
         attributes.set(name, Some(value)).expect("there is room");
     }
     let known_ann = EventConnection {
-        worker: 0,
+        worker: WorkerId(0),
         user: Some("ann"),
         attributes: Some(&attributes),
     };
@@ -160,7 +160,10 @@ fn events_are_written_as_their_vectors() {
         user: Some("ann"),
         ..known
     };
-    let on_another = EventConnection { worker: 1, ..known };
+    let on_another = EventConnection {
+        worker: WorkerId(1),
+        ..known
+    };
     let table = [
         ("stop", 99, Event::Stop, known),
         (

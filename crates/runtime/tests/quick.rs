@@ -6,7 +6,7 @@ use veche_runtime::wire::{
     answer_id, encode, encode_message,
 };
 use veche_runtime::{Attribute, Attributes, Event};
-use veche_types::{ConnectionId, MessageKind};
+use veche_types::{ConnectionId, MessageKind, WorkerId};
 
 const SEND: &str = r#"{"effect":"send","data":0}"#;
 const FAR: &str = r#"{"effect":"send","connection":"3.17.2","data":1}"#;
@@ -125,7 +125,7 @@ fn messages_are_written_as_by_the_general_writer() {
             for data in [&b""[..], b"hello"] {
                 let event = Event::Message { id, kind, data };
                 let known = EventConnection {
-                    worker: 65_535,
+                    worker: WorkerId(65_535),
                     user,
                     attributes: Some(&attributes),
                 };
@@ -143,7 +143,7 @@ fn messages_are_written_as_by_the_general_writer() {
     let value = Attribute::Boolean(true);
     attributes.set("admin", Some(value)).expect("there is room");
     let known = EventConnection {
-        worker: 0,
+        worker: WorkerId(0),
         user: None,
         attributes: Some(&attributes),
     };

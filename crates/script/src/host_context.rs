@@ -43,6 +43,7 @@ use veche_runtime::PublishGate;
 use veche_runtime::Request;
 use veche_runtime::call_errors::{FULL, tagged};
 use veche_runtime::{Effect, Effects, Level, LogContext, Token, WaitResult};
+use veche_types::WorkerId;
 pub(crate) use yields::YieldedCoroutines;
 
 /// The state shared by all VMs of one application on one worker; it outlives a reload.
@@ -116,7 +117,7 @@ pub(crate) struct HostContext {
     pub(crate) world: Rc<AppState>,
     pub(crate) clock: VmClock,
     /// The worker's number, for connection ids.
-    pub(crate) worker: u16,
+    pub(crate) worker: WorkerId,
     /// The VM's memory limit.
     pub(crate) memory_bytes_max: usize,
     /// The VM's memory accounting, once it exists.
@@ -194,7 +195,7 @@ impl HostContext {
     pub(crate) fn new(
         world: Rc<AppState>,
         clock: VmClock,
-        worker: u16,
+        worker: WorkerId,
         memory_bytes_max: usize,
     ) -> Self {
         Self {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mlua::{Lua, LuaString, Table};
+use veche_types::WorkerId;
 
 use crate::app::{AppWorld, ScriptApp};
 use crate::code::SourceCode;
@@ -65,7 +66,7 @@ impl Vm {
         app: &ScriptApp,
         code: &Arc<SourceCode>,
         world: &AppWorld,
-        worker: u16,
+        worker: WorkerId,
         run: &Arc<dyn LoadRun>,
     ) -> Result<Self, LoadError> {
         let has_session = Rc::new(Cell::new(false));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use veche_store::Store;
+use veche_types::WorkerId;
 
 use crate::app::{AppWorld, ScriptApp};
 use crate::code::SourceCode;
@@ -39,7 +40,7 @@ impl Program {
     ///
     /// # Errors
     /// The script can't be loaded.
-    pub fn vm(&self, world: &AppWorld, worker: u16) -> Result<Vm, LoadError> {
+    pub fn vm(&self, world: &AppWorld, worker: WorkerId) -> Result<Vm, LoadError> {
         let Self { app, code, .. } = self;
         match &self.load_run {
             Some(run) => Vm::load_script(app, code, world, worker, run),

@@ -6,7 +6,7 @@ use veche_runtime::{
     Effects, Event, EventKind, HandlerProgress, Host, Replacement, Runtime, ServiceState,
     SlowHandler, Token, WaitResult,
 };
-use veche_types::{ConnectionId, MessageKind, Now};
+use veche_types::{ConnectionId, MessageKind, Now, WorkerId};
 
 use crate::app::AppWorld;
 use crate::program::Program;
@@ -14,7 +14,7 @@ use crate::vm::{HandlerName, LoadError, Vm};
 
 /// Implements [`Runtime`](veche_runtime::Runtime) with Lua VMs.
 pub struct Script {
-    worker: u16,
+    worker: WorkerId,
     world: AppWorld,
     vm: Vm,
     before: Vec<RetiredVm>,
@@ -114,7 +114,7 @@ impl Runtime for Script {
     type Program = Program;
     type Error = LoadError;
 
-    fn start(program: &Program, host: &Host, worker: u16) -> Result<Self, LoadError> {
+    fn start(program: &Program, host: &Host, worker: WorkerId) -> Result<Self, LoadError> {
         let world = program.world();
         world.attach(host);
         let vm = program.vm(&world, worker)?;

@@ -4,6 +4,7 @@ mod support;
 
 use support::Folder;
 use veche_script::SourceCode;
+use veche_types::WorkerId;
 
 /// Makes one handler of the script require a module.
 fn require(code: &std::sync::Arc<SourceCode>, module: &str) {
@@ -16,7 +17,7 @@ fn require(code: &std::sync::Arc<SourceCode>, module: &str) {
         role: veche_script::AppRole::Clients,
     };
     let world = veche_script::AppWorld::default();
-    let mut vm = veche_script::Vm::new(&app, code, &world, 0).expect("a VM");
+    let mut vm = veche_script::Vm::new(&app, code, &world, WorkerId(0)).expect("a VM");
     let request = support::request("GET", &format!("/{module}"), "");
     vm.turn(veche_script::Now::default());
     vm.request(support::ANN, request, veche_script::Now::default());

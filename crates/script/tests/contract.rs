@@ -12,7 +12,7 @@ use veche_runtime::{
 };
 use veche_script::{AppRole, MessageKind, Now, Program, Script, ScriptApp, SourceCode};
 use veche_store::Store;
-use veche_types::{PayloadKind, PayloadRef};
+use veche_types::{PayloadKind, PayloadRef, WorkerId};
 
 const SCRIPT: &str = r#"
     local veche = require "veche"
@@ -57,7 +57,7 @@ fn script(folder: &Folder) -> Script {
         seed: None,
         load_run: None,
     };
-    let mut script = Script::start(&program, &Host::default(), 0).expect("it loads");
+    let mut script = Script::start(&program, &Host::default(), WorkerId(0)).expect("it loads");
     script.turn(Now::default());
     script
 }
@@ -79,7 +79,10 @@ fn of_worker(origin: EventOrigin, event: EventName, head: &str, payload: &[u8]) 
         payload,
     };
     let mut effects = Effects::default();
-    let carrier = EffectBuilder { worker: 0, origin };
+    let carrier = EffectBuilder {
+        worker: WorkerId(0),
+        origin,
+    };
     match FromWorker::read(frame, |_| Some(event)) {
         Ok(FromWorker::Handled(handled)) => carrier
             .add_effects(handled, &mut Own, &mut effects)

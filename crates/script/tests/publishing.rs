@@ -10,6 +10,7 @@ use veche_runtime::Host;
 use veche_script::{
     AppRole, AppWorld, Effect, Effects, Now, PublishGate, ScriptApp, ScriptLimits, SourceCode, Vm,
 };
+use veche_types::WorkerId;
 
 /// A VM that can't publish to the channels in `refused`.
 struct Refusing {
@@ -49,7 +50,7 @@ impl Refusing {
             ..Host::default()
         });
         Self {
-            vm: Vm::new(&app, &code, &world, 0).expect("a VM"),
+            vm: Vm::new(&app, &code, &world, WorkerId(0)).expect("a VM"),
             refused: all,
             effects: Effects::default(),
             now_ms: 0,

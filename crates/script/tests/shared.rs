@@ -9,6 +9,7 @@ use support::{Folder, limits};
 
 use veche_script::{AppWorld, Now, ScriptApp, SourceCode, Vm};
 use veche_store::{Store, Value};
+use veche_types::WorkerId;
 
 #[test]
 fn workers_share_dicts_and_counters() {
@@ -44,7 +45,7 @@ fn workers_share_dicts_and_counters() {
                     role: veche_script::AppRole::Clients,
                 };
                 let world = AppWorld::with_store(store);
-                let mut vm = Vm::new(&app, &code, &world, worker).expect("a VM");
+                let mut vm = Vm::new(&app, &code, &world, WorkerId(worker)).expect("a VM");
                 while vm.deadline_ms() == 0 {
                     vm.turn(Now::default());
                 }

@@ -213,7 +213,12 @@ pub(crate) fn start(
                 let wake: WorkerWaker = Arc::new(move || waker.wake());
                 let own = Arc::clone(&wake);
                 let port = outbound.port(move || own());
-                match AppHosts::start(me as u16, workers as u16, &app_set, Box::new(port)) {
+                match AppHosts::start(
+                    WorkerId(me as u16),
+                    workers as u16,
+                    &app_set,
+                    Box::new(port),
+                ) {
                     Err(error) => return drop(failed.send(Err(error))),
                     Ok(mut here) => {
                         if holds_services {

@@ -106,8 +106,8 @@ impl<D: Driver> FuzzStage<D> {
             Arc::new(report),
         );
         let port = library.outbound.port(|| {});
-        let here =
-            AppHosts::start(0, 1, &app_set, Box::new(port)).expect("applications that start");
+        let here = AppHosts::start(WorkerId(0), 1, &app_set, Box::new(port))
+            .expect("applications that start");
         shared.apps = Some(Box::new(here));
         let mut worker: WorkerLoop<D> =
             WorkerLoop::new(network, shared, mailbox, Arc::clone(&common));

@@ -118,7 +118,7 @@ impl TestServer for ConfiguredServer {
             Box::new(DiskFiles::default()),
             Arc::new(report),
         );
-        let mut hosts = AppHosts::start(0, 1, &app_set, run.calls)?;
+        let mut hosts = AppHosts::start(WorkerId(0), 1, &app_set, run.calls)?;
         hosts.record_to(run.recorder);
         shared.apps = Some(Box::new(hosts));
         let mut network = Simulated::new(veche_net::Options::default(), run.seed, run.mono_ms)

@@ -1,8 +1,16 @@
 //! Small integers that identify workers, connections and applications.
 
+use std::fmt;
+
 /// A worker of this process, numbered from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u16);
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// A connection of one worker: its transport, its session and its slot in every table of the worker. Meaningless on
 /// another worker.

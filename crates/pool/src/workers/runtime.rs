@@ -1,6 +1,7 @@
 //! Implements [`Runtime`] for an application's worker processes: passes events to them, and returns their effects.
 
 use super::*;
+use veche_types::WorkerId;
 
 impl CallBridge for Workers {
     fn token(&mut self) -> Token {
@@ -26,7 +27,7 @@ impl Runtime for Workers {
     type Program = Program;
     type Error = String;
 
-    fn start(program: &Program, host: &Host, worker: u16) -> Result<Self, String> {
+    fn start(program: &Program, host: &Host, worker: WorkerId) -> Result<Self, String> {
         let mut own = Self {
             program: program.clone(),
             link: None,

@@ -1,7 +1,7 @@
 //! Converts the output of a worker process into effects. The server then executes them with the same code as the
 //! effects of any other runtime.
 
-use veche_types::ConnectionId;
+use veche_types::{ConnectionId, WorkerId};
 
 use super::from_worker::{CallRequest, HandlerEnd, HandlerOutput, WorkerCall, WorkerEffect};
 use super::head::AttributeValue;
@@ -49,7 +49,7 @@ pub struct EffectsFull;
 #[derive(Clone, Copy, Debug)]
 pub struct EffectBuilder {
     /// The worker that owns the connections.
-    pub worker: u16,
+    pub worker: WorkerId,
     /// The event whose handler produced the output.
     pub origin: EventOrigin,
 }

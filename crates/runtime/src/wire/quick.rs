@@ -6,7 +6,7 @@
 //! same results.
 
 use veche_calls::WorkerConnection;
-use veche_types::{ConnectionId, MessageKind, PayloadKind};
+use veche_types::{ConnectionId, MessageKind, PayloadKind, WorkerId};
 
 use super::frame::{Frame, FrameLimits, FrameTooLong, PREFIX_BYTES, finish_frame};
 use super::from_worker::{EFFECTS_MAX, FromWorker, HandlerEnd, HandlerOutput, WorkerEffect};
@@ -41,7 +41,7 @@ pub fn encode_message(
     out.reserve(PREFIX_BYTES + MESSAGE_HEAD_BYTES + user_bytes + data.len());
     out.extend_from_slice(&[0; PREFIX_BYTES]);
     out.extend_from_slice(br#"{"type":"event","id":0,"event":"message","connection":""#);
-    push_number(out, known.worker.into());
+    push_number(out, known.worker.0.into());
     out.push(b'.');
     push_number(out, id.index.into());
     out.push(b'.');
@@ -223,7 +223,7 @@ impl Cursor<'_> {
 
     /// Takes the id of a connection and the quote after it.
     fn connection(&mut self) -> Option<WorkerConnection> {
-        let worker = self.number()?.try_into().ok()?;
+        let worker = WorkerId(self.number()?.try_into().ok()?);
         self.take(b".")?;
         let index = self.number()?.try_into().ok()?;
         self.take(b".")?;

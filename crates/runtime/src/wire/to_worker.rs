@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 use veche_calls::{CallError, CallOutcome, CallReply, WorkerConnection, channel::ChannelReply};
-use veche_types::PayloadKind;
+use veche_types::{PayloadKind, WorkerId};
 
 use super::frame::Frame;
 use super::from_worker::{ErrorScope, MalformedFrame};
@@ -24,7 +24,7 @@ use crate::{Attribute, Attributes, Event, Request, WaitResult};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventConnection<'a> {
     /// The worker thread that owns the connection.
-    pub worker: u16,
+    pub worker: WorkerId,
     /// The user, if known.
     pub user: Option<&'a str>,
     /// The attributes that the application has set.

@@ -47,6 +47,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use mlua::{Lua, LuaSerdeExt as _, LuaString, Table};
+use veche_types::WorkerId;
 
 use crate::app::ScriptApp;
 use crate::host_context::HostContext;
@@ -59,7 +60,7 @@ pub(crate) fn install(
     native: &Table,
     app: &ScriptApp,
     folder: &Path,
-    worker: u16,
+    worker: WorkerId,
 ) -> mlua::Result<()> {
     core::install(lua, context, native)?;
     connection::install(lua, context, native)?;
@@ -110,5 +111,5 @@ pub(crate) fn install(
     table::install(lua, context, native, folder, &app.limits.snapshots)?;
     native.set("modules", modules)?;
     native.set("config", json::to_lua(lua, &app.options)?)?;
-    native.set("worker", worker)
+    native.set("worker", worker.0)
 }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Table, Value};
 use veche_calls::WorkerConnection;
+use veche_types::WorkerId;
 use veche_types::codes::{CloseCode, REASON_BYTES_MAX};
 
 use super::argument::{Arguments, as_number};
@@ -31,7 +32,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         let id = std::str::from_utf8(&id).unwrap_or_default();
         Ok(match id.parse() {
             Ok(WorkerConnection { worker, connection }) => (
-                Some(worker),
+                Some(worker.0),
                 Some(connection.index),
                 Some(connection.generation),
             ),
@@ -161,7 +162,7 @@ pub(super) fn to_lua(lua: &Lua, places: &[WorkerConnection]) -> mlua::Result<Tab
     let table = lua.create_table_with_capacity(places.len() * 3, 0)?;
     for place in places {
         go_on()?;
-        table.raw_push(place.worker)?;
+        table.raw_push(place.worker.0)?;
         table.raw_push(place.connection.index)?;
         table.raw_push(place.connection.generation)?;
     }
@@ -169,12 +170,12 @@ pub(super) fn to_lua(lua: &Lua, places: &[WorkerConnection]) -> mlua::Result<Tab
 }
 
 /// Takes the first three arguments, which `lua/connections.lua` passes: worker, index and generation of a connection.
-fn place(values: &mut MultiValue) -> mlua::Result<(u16, ConnectionId)> {
+fn place(values: &mut MultiValue) -> mlua::Result<(WorkerId, ConnectionId)> {
     let mut next = || {
         let value = values.pop_front();
         let number = value.as_ref().and_then(as_number);
         number.ok_or_else(|| fault("a connection expected (call it with a colon)"))
     };
-    let (worker, index, generation) = (next()? as u16, next()? as u32, next()? as u32);
+    let (worker, index, generation) = (WorkerId(next()? as u16), next()? as u32, next()? as u32);
     Ok((worker, ConnectionId { index, generation }))
 }

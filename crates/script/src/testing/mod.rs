@@ -19,6 +19,7 @@ use crate::code::SourceCode;
 use crate::vm::{LoadError, START_FAILED, Vm};
 use crate::{Now, WaitResult};
 use veche_runtime::{Effect, Effects, Token};
+use veche_types::WorkerId;
 
 pub use plain::Plain;
 
@@ -90,7 +91,7 @@ impl TestVm {
             app,
             code,
             world,
-            0,
+            WorkerId(0),
             Some(&|lua, parts| native::install(lua, parts, &notes)),
         )?;
         Ok(Self { vm, notes })

@@ -22,6 +22,7 @@ use crate::task::Tasks;
 use crate::watch::ThreadWatch;
 use veche_runtime::hooks::Hook;
 use veche_runtime::{Level, ServiceState};
+use veche_types::WorkerId;
 
 const PRELUDE: &str = include_str!("../../lua/prelude.lua");
 const LIBRARIES: &str = include_str!("../../lua/libraries.lua");
@@ -93,7 +94,7 @@ impl Vm {
         app: &ScriptApp,
         code: &Arc<SourceCode>,
         world: &AppWorld,
-        worker: u16,
+        worker: WorkerId,
     ) -> Result<Self, LoadError> {
         Self::load(app, code, world, worker, None)
     }
@@ -104,7 +105,7 @@ impl Vm {
         app: &ScriptApp,
         code: &Arc<SourceCode>,
         world: &AppWorld,
-        worker: u16,
+        worker: WorkerId,
         extend: Option<Extend<'_>>,
     ) -> Result<Self, LoadError> {
         // The library `jit` must be loaded for the compiler to be enabled. Functions that could

@@ -62,7 +62,7 @@ impl Vm {
         };
         table.raw_set("handler", handler)?;
         table.raw_set("app", &*self.name)?;
-        table.raw_set("worker", self.context.worker)?;
+        table.raw_set("worker", self.context.worker.0)?;
         table.raw_set("traceback", failure.traceback.as_str())?;
         if let Some(about) = self.context.about() {
             table.raw_set("connection", about.connection)?;

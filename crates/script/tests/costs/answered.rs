@@ -5,6 +5,7 @@ use veche_calls::mysql::{MysqlReply, MysqlValue, Rows};
 use veche_calls::redis::{RedisReply, RedisValue};
 use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply, WorkerConnection};
 use veche_script::ConnectionId;
+use veche_types::WorkerId;
 
 use super::support::{ANN, BOB, Bench, replies, token_of};
 use super::{
@@ -43,7 +44,7 @@ const ANSWERED: &[Answered] = &[
     ("veche.presence('news')", || replies::presence(COUNT)),
     ("veche.connections { user = 'ann' }", || {
         let places = (0..2 * COUNT).map(|index| WorkerConnection {
-            worker: 0,
+            worker: WorkerId(0),
             connection: ConnectionId {
                 index,
                 generation: 1,

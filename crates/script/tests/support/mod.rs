@@ -15,6 +15,7 @@ use veche_script::{
     Level, LoadError, MessageKind, Now, Request, ScriptApp, ScriptLimits, SourceCode, Token, Vm,
     WaitResult,
 };
+use veche_types::WorkerId;
 
 pub(crate) const ANN: ConnectionId = ConnectionId {
     index: 3,
@@ -110,7 +111,7 @@ fn load_in(
         role,
     };
     let code = Arc::new(SourceCode::read(&path)?);
-    Vm::new(&app, &code, world, 0)
+    Vm::new(&app, &code, world, WorkerId(0))
 }
 
 /// Returns the error that loading an invalid script gives.
