@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use fastrand::Rng;
 use serde_json::{Value, json};
 
 use crate::Failure;
@@ -37,6 +38,8 @@ pub(crate) enum BackEndCall {
     Channels,
     Connections,
     UserStatus,
+    /// Several calls in one, selected by the number and the time.
+    Batch(u16),
 }
 
 #[derive(Debug)]
@@ -46,6 +49,8 @@ enum PendingCall {
     Presence,
     Listed(&'static str),
     Done,
+    /// The calls of a batch, each with its method.
+    Batch(Vec<(&'static str, Self)>),
 }
 
 pub(crate) struct ApiClient {
@@ -108,55 +113,28 @@ impl ApiClient {
         if self.owed.len() >= PENDING_MAX || self.is_over {
             return;
         }
-        let one = CHANNELS[channel];
-        if let BackEndCall::Publish(pad) = call {
-            // Only the back end publishes versioned states.
-            if !one.kind.takes_any() || one.kind == Kind::State {
-                return;
-            }
-            let number = ledger.publish(channel, CLIENTS | link);
-            let key = format!("{link}-{number}");
-            let data = data(channel, number, pad);
-            let command = json!({ "channel": one.name, "data": data, "idempotency_key": key });
-            return self.ask(
-                "publish",
-                command,
-                PendingCall::Publication(channel, number),
-            );
-        }
-        if self.speaks == ApiProtocol::Lines {
+        let is_publication = matches!(call, BackEndCall::Publish(_));
+        if self.speaks == ApiProtocol::Lines && !is_publication {
             return;
         }
-        let asked = json!({ "channel": one.name });
-        match call {
-            BackEndCall::History if one.kind.has_history() => {
-                let asked = json!({ "channel": one.name, "limit": PAGE });
-                self.ask(
-                    "history",
-                    asked,
-                    PendingCall::History(channel, ledger.now_ms),
-                );
+        if let BackEndCall::Batch(salt) = call {
+            let mut random = Rng::with_seed(u64::from(salt) ^ ledger.now_ms);
+            let calls = (0..random.usize(2..6)).map(|_| call_in_batch(&mut random));
+            let (mut commands, mut owed) = (Vec::new(), Vec::new());
+            for (method, command, one) in
+                calls.filter_map(|call| request(call, link, channel, user, ledger))
+            {
+                commands.push(json!({ method: command }));
+                owed.push((method, one));
             }
-            BackEndCall::Presence if one.kind.has_presence() => {
-                self.ask("presence", asked, PendingCall::Presence);
+            if !owed.is_empty() {
+                let batch = json!({ "commands": commands });
+                self.ask("batch", batch, PendingCall::Batch(owed));
             }
-            BackEndCall::RemoveHistory if one.kind.has_history() => {
-                ledger.clear(channel);
-                self.ask("history_remove", asked, PendingCall::Done);
-            }
-            BackEndCall::Channels => {
-                self.ask("channels", json!({}), PendingCall::Listed("channels"))
-            }
-            BackEndCall::Connections => {
-                self.ask("connections", asked, PendingCall::Listed("connections"))
-            }
-            BackEndCall::UserStatus => {
-                self.ask("user_status", json!({ "user": user }), PendingCall::Done);
-            }
-            BackEndCall::Disconnect => {
-                self.ask("disconnect", json!({ "user": user }), PendingCall::Done)
-            }
-            _ => {}
+            return;
+        }
+        if let Some((method, command, owed)) = request(call, link, channel, user, ledger) {
+            self.ask(method, command, owed);
         }
     }
 
@@ -211,8 +189,46 @@ impl ApiClient {
                     "{answer}, not to {id}"
                 );
             }
-            self.answered(&owed, &answer["result"], ledger, setup)?;
+            match &owed {
+                PendingCall::Batch(calls) => {
+                    self.batch_answered(calls, &answer["replies"], ledger, setup)?;
+                }
+                _ => self.answered(&owed, &answer["result"], ledger, setup)?,
+            }
         }
+        Ok(())
+    }
+
+    /// Checks the replies to a batch, whose calls are executed in order.
+    fn batch_answered(
+        &self,
+        calls: &[(&str, PendingCall)],
+        replies: &Value,
+        ledger: &mut Ledger,
+        setup: &Setup,
+    ) -> PromiseResult {
+        let count = replies.as_array().map(Vec::len);
+        promise!(count == Some(calls.len()), "calls succeed", "{replies}");
+        let mut published = (0, 0);
+        for (number, (method, owed)) in calls.iter().enumerate() {
+            let result = &replies[number][method];
+            self.answered(owed, result, ledger, setup)?;
+            match owed {
+                PendingCall::Publication(channel, _) if CHANNELS[*channel].kind.has_history() => {
+                    published = place_of(result)?;
+                }
+                PendingCall::History(..) => {
+                    let place = place_of(result)?;
+                    promise!(
+                        published.0 != place.0 || published.1 <= place.1,
+                        "a history read follows the publications before it in its batch",
+                        "{place:?} after {published:?}"
+                    );
+                }
+                _ => {}
+            }
+        }
+        ledger.seen.note(CoverageEvent::CalledInBatch);
         Ok(())
     }
 
@@ -325,7 +341,58 @@ impl ApiClient {
                 promise!(result[key].is_object(), "calls succeed", "{result}");
                 Ok(())
             }
-            PendingCall::Done => Ok(()),
+            PendingCall::Done | PendingCall::Batch(_) => Ok(()),
         }
     }
+}
+
+/// Returns a call of a batch.
+fn call_in_batch(random: &mut Rng) -> BackEndCall {
+    match random.u8(0..16) {
+        0..8 => BackEndCall::Publish(0),
+        8..12 => BackEndCall::History,
+        12..14 => BackEndCall::Presence,
+        14 => BackEndCall::RemoveHistory,
+        _ => BackEndCall::UserStatus,
+    }
+}
+
+/// Returns the method, the parameters and the expected answer of a call; `None` if the channel does not support it.
+fn request(
+    call: BackEndCall,
+    link: LinkId,
+    channel: usize,
+    user: &str,
+    ledger: &mut Ledger,
+) -> Option<(&'static str, Value, PendingCall)> {
+    let one = CHANNELS[channel];
+    let asked = json!({ "channel": one.name });
+    Some(match call {
+        // Only the back end publishes versioned states.
+        BackEndCall::Publish(pad) if one.kind.takes_any() && one.kind != Kind::State => {
+            let number = ledger.publish(channel, CLIENTS | link);
+            let key = format!("{link}-{number}");
+            let data = data(channel, number, pad);
+            let command = json!({ "channel": one.name, "data": data, "idempotency_key": key });
+            let owed = PendingCall::Publication(channel, number);
+            ("publish", command, owed)
+        }
+        BackEndCall::History if one.kind.has_history() => {
+            let asked = json!({ "channel": one.name, "limit": PAGE });
+            let owed = PendingCall::History(channel, ledger.now_ms);
+            ("history", asked, owed)
+        }
+        BackEndCall::Presence if one.kind.has_presence() => {
+            ("presence", asked, PendingCall::Presence)
+        }
+        BackEndCall::RemoveHistory if one.kind.has_history() => {
+            ledger.clear(channel);
+            ("history_remove", asked, PendingCall::Done)
+        }
+        BackEndCall::Channels => ("channels", json!({}), PendingCall::Listed("channels")),
+        BackEndCall::Connections => ("connections", asked, PendingCall::Listed("connections")),
+        BackEndCall::UserStatus => ("user_status", json!({ "user": user }), PendingCall::Done),
+        BackEndCall::Disconnect => ("disconnect", json!({ "user": user }), PendingCall::Done),
+        _ => return None,
+    })
 }

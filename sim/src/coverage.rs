@@ -28,6 +28,8 @@ pub(crate) enum CoverageEvent {
     Called,
     Lined,
     CalledForHistory,
+    /// A back end got the replies to a batch.
+    CalledInBatch,
     CalledForPresence,
     /// A client returned and recovered its missed publications.
     Recovered,
@@ -153,7 +155,7 @@ pub(crate) enum CoverageEvent {
     SettledWithSlow,
 }
 
-const EVENTS: [CoverageEvent; 73] = [
+const EVENTS: [CoverageEvent; 74] = [
     CoverageEvent::Connected,
     CoverageEvent::Heard,
     CoverageEvent::HeardInBinary,
@@ -166,6 +168,7 @@ const EVENTS: [CoverageEvent; 73] = [
     CoverageEvent::Called,
     CoverageEvent::Lined,
     CoverageEvent::CalledForHistory,
+    CoverageEvent::CalledInBatch,
     CoverageEvent::CalledForPresence,
     CoverageEvent::Recovered,
     CoverageEvent::Current,
