@@ -9,10 +9,11 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
-use veche_frontends::{Context, Now, ShutdownReason, TransportEnd};
+use veche_frontends::{Context, Now, TransportEnd};
 use veche_hub::ConnectionId;
 use veche_worker::{
-    AcceptPolicy, ExternalRequest, OutgoingMail, PendingWrite, TransportCommand, TurnState,
+    AcceptPolicy, ConnectionCount, DrainProgress, ExternalRequest, OutgoingMail, PendingWrite,
+    TransportCommand, TurnState,
 };
 
 use crate::apps::{BackEndApp, DialRequest};
@@ -65,6 +66,14 @@ impl Progress {
             unstopped: Cell::new(workers),
             with_clients: Cell::new(workers),
             with_services: Cell::new(workers),
+        }
+    }
+
+    fn of_drain(&self) -> DrainProgress {
+        DrainProgress {
+            have_apps_stopped: self.unstopped.get() == 0,
+            are_clients_gone: self.with_clients.get() == 0,
+            have_services_ended: self.with_services.get() == 0,
         }
     }
 }
@@ -245,10 +254,7 @@ impl SimulatedDriver {
                 LaneMail::Message(message) => self.worker.handle_message(from, message),
                 LaneMail::Drain(within_ms, shutdown_reason) => {
                     self.worker.handle_drain(within_ms, shutdown_reason);
-                    // The replacing process accepts all new connections, so this process stops accepting.
-                    if shutdown_reason == ShutdownReason::Replaced {
-                        self.set_accepting(AcceptPolicy::Nothing, out);
-                    }
+                    self.set_accepting(self.accepting.in_drain(shutdown_reason), out);
                 }
             }
         }
@@ -267,17 +273,12 @@ impl SimulatedDriver {
         }
     }
 
-    /// In a drain, makes push listeners stop accepting once the process has no clients, and all
-    /// listeners once its services have ended.
+    /// Updates which listeners accept connections. No world reaches the connection limit.
     fn settle_accepting(&mut self, out: &mut Vec<WorkerOutput>) {
-        if self.accepting == AcceptPolicy::Nothing || !self.worker.is_draining() {
-            return;
-        }
-        if self.progress.with_services.get() == 0 {
-            self.set_accepting(AcceptPolicy::Nothing, out);
-        } else if self.progress.with_clients.get() == 0 {
-            self.set_accepting(AcceptPolicy::ClientsOnly, out);
-        }
+        let is_draining = self.worker.is_draining();
+        let drain = is_draining.then(|| self.progress.of_drain());
+        let accepting = self.accepting.settled(drain, ConnectionCount::Low);
+        self.set_accepting(accepting, out);
     }
 
     /// Dials the connections requested by applications.
@@ -316,17 +317,7 @@ impl SimulatedDriver {
                 }
             }
         }
-        if self.worker.is_draining() {
-            if self.progress.unstopped.get() == 0 {
-                self.worker.handle_apps_stopped();
-            }
-            if self.progress.with_clients.get() == 0 {
-                self.worker.handle_clients_gone();
-            }
-            if self.progress.with_services.get() == 0 {
-                self.worker.handle_services_ended();
-            }
-        }
+        self.worker.handle_drain_progress(self.progress.of_drain());
         have_stopped
     }
 

@@ -21,6 +21,7 @@ use veche_supervisor::pulse::WorkerPulse;
 use veche_tls::TrustStores;
 use veche_webhooks::events::EventDelivery;
 use veche_webhooks::hooks::HookClient;
+use veche_worker::{ConnectionCount, DrainProgress};
 
 use crate::access_log::AccessLogFile;
 use crate::addresses::AddressCounters;
@@ -213,11 +214,6 @@ impl ProcessState {
         self.with_clients.fetch_sub(1, Relaxed);
     }
 
-    /// Returns whether, in a drain, no worker has clients any more.
-    pub(crate) fn are_clients_gone(&self) -> bool {
-        self.with_clients.load(Relaxed) == 0
-    }
-
     /// Records that the services of a draining worker have ended.
     pub(crate) fn mark_services_ended(&self) {
         self.with_services.fetch_sub(1, Relaxed);
@@ -226,6 +222,15 @@ impl ProcessState {
     /// Returns whether, in a drain, the services of all workers have ended.
     pub(crate) fn have_services_ended(&self) -> bool {
         self.with_services.load(Relaxed) == 0
+    }
+
+    /// Returns how far the drain has come in all workers.
+    pub(crate) fn drain_progress(&self) -> DrainProgress {
+        DrainProgress {
+            have_apps_stopped: self.have_apps_stopped(),
+            are_clients_gone: self.with_clients.load(Relaxed) == 0,
+            have_services_ended: self.have_services_ended(),
+        }
     }
 
     /// Returns the connection limit.
@@ -258,11 +263,16 @@ impl ProcessState {
         self.connections.load(Relaxed) >= self.connections_max.load(Relaxed)
     }
 
-    /// Returns whether enough connections have closed since the limit was reached for accepting to
-    /// be resumed. The margin below the limit prevents resuming and pausing from alternating.
-    pub(crate) fn is_below_cap(&self) -> bool {
+    /// Returns the number of connections, compared with the limit.
+    pub(crate) fn connection_count(&self) -> ConnectionCount {
         let max = self.connections_max.load(Relaxed);
-        self.connections.load(Relaxed) < max - (max / 64).min(max.saturating_sub(1)).min(64)
+        let count = self.connections.load(Relaxed);
+        let margin = (max / 64).min(max.saturating_sub(1)).min(64);
+        match count {
+            _ if count >= max => ConnectionCount::AtLimit,
+            _ if count < max - margin => ConnectionCount::Low,
+            _ => ConnectionCount::High,
+        }
     }
 
     /// Calls `say`, unless another warning was logged through this method in the last ten seconds.
@@ -292,9 +302,9 @@ mod tests {
         assert!(!common.connection_opened());
         assert!(!common.connection_opened());
         assert!(common.connection_opened());
-        assert!(!common.is_below_cap());
+        assert_ne!(common.connection_count(), ConnectionCount::Low);
         common.connection_closed();
-        assert!(common.is_below_cap());
+        assert_eq!(common.connection_count(), ConnectionCount::Low);
         assert!(common.connection_opened());
         (0..3).for_each(|_| common.connection_closed());
         assert_eq!(common.connections(), 0);

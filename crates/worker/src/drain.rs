@@ -9,6 +9,18 @@ use veche_types::codes::CloseCode;
 use crate::apps::AppHost;
 use crate::worker::{ExternalRequest, Worker};
 
+/// How far a drain has come in all workers of the process. Each worker reports its own progress with an
+/// [`ExternalRequest`], from which the driver counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DrainProgress {
+    /// Whether the applications of all workers have stopped.
+    pub have_apps_stopped: bool,
+    /// Whether no worker has a client any more.
+    pub are_clients_gone: bool,
+    /// Whether the services of all workers have ended.
+    pub have_services_ended: bool,
+}
+
 /// A drain in progress: the clients at the connection indices `next..end` still have to be closed.
 pub(crate) struct Drain {
     next: u32,
@@ -145,27 +157,21 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Records that the applications of all workers have stopped. The closing of clients may begin then.
-    pub fn handle_apps_stopped(&mut self) {
+    /// Handles the progress of the drain in all workers of the process. Without a drain it has no effect.
+    pub fn handle_drain_progress(&mut self, progress: DrainProgress) {
         let now_ms = self.shared.now.mono_ms;
-        if let Some(drain) = &mut self.drain
-            && drain.apps != AppsStage::StoppedEverywhere
-        {
+        let Some(drain) = &mut self.drain else {
+            return;
+        };
+        if progress.have_apps_stopped && drain.apps != AppsStage::StoppedEverywhere {
             drain.apps = AppsStage::StoppedEverywhere;
+            // The closing of clients may begin.
             drain.from_ms = drain.from_ms.min(now_ms + LAST_PUBLICATIONS_MS);
         }
-    }
-
-    /// Records that no worker has a client any more.
-    pub fn handle_clients_gone(&mut self) {
-        if let Some(drain) = &mut self.drain {
+        if progress.are_clients_gone {
             drain.clients = ClientsStage::GoneEverywhere;
         }
-    }
-
-    /// Records that the services of all workers have ended.
-    pub fn handle_services_ended(&mut self) {
-        if let Some(drain) = &mut self.drain {
+        if progress.have_services_ended {
             drain.services = ServicesStage::EndedEverywhere;
         }
     }

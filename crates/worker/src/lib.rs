@@ -24,8 +24,9 @@ mod turn;
 mod worker;
 mod write;
 
-pub use accept_policy::AcceptPolicy;
+pub use accept_policy::{AcceptPolicy, ConnectionCount};
 pub use apps::{AppHost, NoApps};
+pub use drain::DrainProgress;
 pub use limits::{APP_CREDITS, TurnLimits, TurnState};
 pub use message::{OutgoingMail, WorkerMessage};
 pub use worker::{ClosedConnection, ExternalRequest, TransportCommand, Worker};

@@ -41,11 +41,9 @@ use crate::slab::ConnectionSlab;
 /// 7. For applications: [`handle_dialed`](Self::handle_dialed) or [`handle_dial_failed`](Self::handle_dial_failed) for
 ///    connections that they dial, [`hang_up`](Self::hang_up) for those that they no longer need.
 /// 8. Requests to the outside: [`poll_request`](Self::poll_request) until `None`. Hook requests may be answered at once
-///    by [`handle_hook_decision`](Self::handle_hook_decision). In a drain, once all workers have returned the
-///    corresponding [`ExternalRequest`]: [`handle_apps_stopped`](Self::handle_apps_stopped),
-///    [`handle_clients_gone`](Self::handle_clients_gone), [`handle_services_ended`](Self::handle_services_ended). Then
-///    [`poll_history`](Self::poll_history), [`engine_orders`](Self::engine_orders),
-///    [`poll_channel_events`](Self::poll_channel_events).
+///    by [`handle_hook_decision`](Self::handle_hook_decision). In a drain
+///    [`handle_drain_progress`](Self::handle_drain_progress). Then [`poll_history`](Self::poll_history),
+///    [`engine_orders`](Self::engine_orders), [`poll_channel_events`](Self::poll_channel_events).
 /// 9. [`poll_transport`](Self::poll_transport), then [`poll_write`](Self::poll_write), then
 ///    [`poll_unsent`](Self::poll_unsent), each until `None`, and [`poll_transport`](Self::poll_transport) again.
 /// 10. [`poll_finished`](Self::poll_finished) for each worker, [`poll_message`](Self::poll_message) until `None`, or
@@ -113,14 +111,11 @@ pub enum TransportCommand {
 pub enum ExternalRequest {
     /// A hook request for the back end, answered exactly once by [`Worker::handle_hook_decision`].
     Hook(HookRequest),
-    /// The applications of this worker have stopped. Once those of all workers have stopped, the driver calls
-    /// [`Worker::handle_apps_stopped`].
+    /// The applications of this worker have stopped. See [`DrainProgress`].
     AppsStopped,
-    /// In a drain: this worker has no client left. Once no worker has any, the driver calls
-    /// [`Worker::handle_clients_gone`].
+    /// In a drain: this worker has no client left.
     ClientsGone,
-    /// In a drain: the services of this worker have ended. Once those of all workers have ended, the driver calls
-    /// [`Worker::handle_services_ended`].
+    /// In a drain: the services of this worker have ended.
     ServicesEnded,
 }
 

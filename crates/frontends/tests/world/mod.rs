@@ -30,8 +30,8 @@ use veche_frontends::{Context, DialCommand, Now, ShutdownReason, Stats, Transpor
 use veche_hub::{ChannelName, ConnectionId, HubMessage, HubReply, WorkerId};
 use veche_nodes::{Envelope, NodeId, Sequencer};
 use veche_worker::{
-    ExternalRequest, OutgoingMail, PendingWrite, TransportCommand, TurnLimits, TurnState,
-    WorkerMessage,
+    DrainProgress, ExternalRequest, OutgoingMail, PendingWrite, TransportCommand, TurnLimits,
+    TurnState, WorkerMessage,
 };
 
 use client::{Client, move_front};
@@ -54,6 +54,10 @@ pub struct World {
     /// By sender and receiver: the messages on their way, and the number of data messages that are not processed yet.
     lanes: Vec<(VecDeque<WorkerMessage<Infallible>>, u32)>,
     queued_bytes_max: usize,
+    /// The numbers of workers whose applications have not stopped, that have clients, and that have services.
+    with_apps: usize,
+    with_clients: usize,
+    with_services: usize,
     /// Whether homes answer other workers as if the engine were unreachable, so that their publications and
     /// subscriptions fail.
     pub is_engine_down: bool,
@@ -110,8 +114,12 @@ impl World {
             .collect();
         let queued_bytes_max =
             ANSWERS_BYTES_HIGH.max(options.outbox_bytes) + options.answer_bytes_max;
+        let count = workers.len();
         let mut world = Self {
             now_ms: 1_000_000,
+            with_apps: count,
+            with_clients: count,
+            with_services: count,
             workers,
             clients: Vec::new(),
             lanes,
@@ -360,11 +368,18 @@ impl World {
         while let Some(request) = self.workers[me].worker.poll_request() {
             match request {
                 ExternalRequest::Hook(hook) => self.workers[me].asked.push(hook),
-                ExternalRequest::AppsStopped => self.workers[me].worker.handle_apps_stopped(),
-                ExternalRequest::ClientsGone => self.workers[me].worker.handle_clients_gone(),
-                ExternalRequest::ServicesEnded => self.workers[me].worker.handle_services_ended(),
+                ExternalRequest::AppsStopped => self.with_apps -= 1,
+                ExternalRequest::ClientsGone => self.with_clients -= 1,
+                ExternalRequest::ServicesEnded => self.with_services -= 1,
             }
         }
+        self.workers[me]
+            .worker
+            .handle_drain_progress(DrainProgress {
+                have_apps_stopped: self.with_apps == 0,
+                are_clients_gone: self.with_clients == 0,
+                have_services_ended: self.with_services == 0,
+            });
         self.command_transports(me);
         moved |= self.flush(me);
         moved |= self.post(me);

@@ -54,7 +54,7 @@ impl<A: WorkerApps> WorkerState<A> {
             self.common.warn_throttled(
                 || warn!(target: LOG, "the connection limit is reached: no longer accepting connections"),
             );
-            self.pause_accepting(driver);
+            self.set_accepting(driver, AcceptPolicy::BackEndsOnly);
             // The other workers are woken so that they pause too. Otherwise each would accept one
             // more connection before it checks the connection limit.
             self.common.wake_workers();
@@ -189,15 +189,15 @@ impl<A: WorkerApps> WorkerState<A> {
         self.worker.shared().config.listeners[listener as usize].role
     }
 
-    /// Pauses accepting clients, because the connection limit is reached. New clients wait; back ends and operators are
-    /// accepted on reserved descriptors.
-    pub(super) fn pause_accepting<D: Driver>(&mut self, driver: &mut D) {
-        self.worker.shared().stats.accepts_stalled.add(1);
-        self.set_accepting(driver, AcceptPolicy::BackEndsOnly);
-    }
-
     pub(super) fn set_accepting<D: Driver>(&mut self, driver: &mut D, accepting: AcceptPolicy) {
         let before = std::mem::replace(&mut self.accepting, accepting);
+        if before == accepting {
+            return;
+        }
+        if accepting == AcceptPolicy::BackEndsOnly {
+            // New clients wait; back ends and operators are accepted on reserved descriptors.
+            self.worker.shared().stats.accepts_stalled.add(1);
+        }
         for (index, &listener) in self.listeners.iter().enumerate() {
             let (role, id) = (self.role(listener), ListenerId(index as u32));
             match (before.accepts(role), accepting.accepts(role)) {
@@ -211,18 +211,8 @@ impl<A: WorkerApps> WorkerState<A> {
     /// Pauses or resumes accepting according to the connection limit and the drain.
     pub(super) fn settle_accepting<D: Driver>(&mut self, driver: &mut D) {
         let is_draining = self.worker.is_draining();
-        let wanted = match self.accepting {
-            AcceptPolicy::Nothing => return,
-            _ if is_draining && self.common.have_services_ended() => AcceptPolicy::Nothing,
-            _ if is_draining && self.common.are_clients_gone() => AcceptPolicy::ClientsOnly,
-            AcceptPolicy::Everything if self.common.is_at_cap() => {
-                return self.pause_accepting(driver);
-            }
-            AcceptPolicy::BackEndsOnly if self.common.is_below_cap() => AcceptPolicy::Everything,
-            same => same,
-        };
-        if wanted != self.accepting {
-            self.set_accepting(driver, wanted);
-        }
+        let drain = is_draining.then(|| self.common.drain_progress());
+        let connections = self.common.connection_count();
+        self.set_accepting(driver, self.accepting.settled(drain, connections));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use veche_apps::{AppSet, AppWorkerMessage};
 use veche_frontends::{FrontendConfig, ShutdownReason};
 use veche_net::Driver;
-use veche_worker::{AcceptPolicy, WorkerMessage};
+use veche_worker::WorkerMessage;
 
 use super::{WorkerApps, WorkerState};
 use crate::tls_listeners::TlsAcceptors;
@@ -38,10 +38,6 @@ impl<A: WorkerApps> WorkerState<A> {
         shutdown_reason: ShutdownReason,
     ) {
         self.worker.handle_drain(within_ms, shutdown_reason);
-        // Only a replaced process stops accepting, since the new process accepts connections. If the server stops, no
-        // other process would accept them.
-        if shutdown_reason == ShutdownReason::Replaced {
-            self.set_accepting(driver, AcceptPolicy::Nothing);
-        }
+        self.set_accepting(driver, self.accepting.in_drain(shutdown_reason));
     }
 }

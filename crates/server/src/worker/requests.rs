@@ -25,15 +25,8 @@ impl<A: WorkerApps> WorkerState<A> {
             }
         }
         if self.worker.is_draining() {
-            if self.common.have_apps_stopped() {
-                self.worker.handle_apps_stopped();
-            }
-            if self.common.are_clients_gone() {
-                self.worker.handle_clients_gone();
-            }
-            if self.common.have_services_ended() {
-                self.worker.handle_services_ended();
-            }
+            let progress = self.common.drain_progress();
+            self.worker.handle_drain_progress(progress);
         }
     }
 

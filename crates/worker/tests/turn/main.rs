@@ -16,8 +16,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use veche_frontends::{ListConnections, Now, ShutdownReason, TransportEnd};
 use veche_hub::{Caller, ConnectionId, ConnectionList, HubMessage, HubReply, Ticket, WorkerId};
 use veche_worker::{
-    APP_CREDITS, ExternalRequest, PendingWrite, TransportCommand, TurnLimits, TurnState, Worker,
-    WorkerMessage,
+    APP_CREDITS, DrainProgress, ExternalRequest, PendingWrite, TransportCommand, TurnLimits,
+    TurnState, Worker, WorkerMessage,
 };
 
 use app::{APP, Numbers};
@@ -25,6 +25,20 @@ use world::{Options, PUBLIC, PUSH};
 
 const BEGAN_MS: u64 = 1_000_000;
 const WRITE_TIMEOUT_MS: u64 = 30_000;
+
+const APPS_STOPPED: DrainProgress = DrainProgress {
+    have_apps_stopped: true,
+    are_clients_gone: false,
+    have_services_ended: false,
+};
+const CLIENTS_GONE: DrainProgress = DrainProgress {
+    are_clients_gone: true,
+    ..APPS_STOPPED
+};
+const SERVICES_ENDED: DrainProgress = DrainProgress {
+    have_services_ended: true,
+    ..CLIENTS_GONE
+};
 
 /// Returns the first of three workers, with `Numbers` as its applications.
 fn worker() -> Worker<Numbers, &'static str> {
@@ -410,7 +424,7 @@ fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
     accept_on(PUSH, &mut worker, 1);
     worker.with_apps(|apps, _| apps.has_stopped = true);
     worker.handle_drain(10_000, ShutdownReason::Stopping);
-    worker.handle_apps_stopped();
+    worker.handle_drain_progress(APPS_STOPPED);
     turn(&mut worker);
     worker.handle_closed(client, None);
     worker.finish_turn();
@@ -420,7 +434,7 @@ fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
             .iter()
             .any(|request| matches!(request, ExternalRequest::ClientsGone))
     );
-    worker.handle_clients_gone();
+    worker.handle_drain_progress(CLIENTS_GONE);
     let (writes, _) = turn(&mut worker);
     let after: Vec<u32> = writes.iter().map(|write| write.id.index).collect();
     assert_eq!(after, [1], "no client is left");
@@ -444,7 +458,7 @@ fn a_drain_tells_applications_then_clients_over_time() {
     assert!(worker.poll_request().is_none());
     assert_eq!(end_turn(&mut worker), TurnState::Busy);
     // The first client is closed 20 ms after the applications of all workers have stopped.
-    worker.handle_apps_stopped();
+    worker.handle_drain_progress(APPS_STOPPED);
     let after = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
         set_ms(worker, BEGAN_MS + ms);
         let (writes, _) = turn(worker);
@@ -484,7 +498,7 @@ fn a_drain_tells_applications_then_clients_over_time() {
         Vec::<u64>::new(),
         "other workers have clients"
     );
-    worker.handle_clients_gone();
+    worker.handle_drain_progress(CLIENTS_GONE);
     worker.finish_turn();
     assert_eq!(until_ms(&mut worker), [BEGAN_MS + 10_000]);
     assert!(worker.poll_request().is_none() && !worker.has_stopped_servers());
@@ -496,7 +510,7 @@ fn a_drain_tells_applications_then_clients_over_time() {
     ));
     worker.finish_turn();
     assert!(worker.poll_request().is_none() && !worker.has_stopped_servers());
-    worker.handle_services_ended();
+    worker.handle_drain_progress(SERVICES_ENDED);
     worker.finish_turn();
     assert_eq!(until_ms(&mut worker).len(), 1, "they are notified once");
     assert!(worker.has_stopped_servers(), "nothing needs them any more");
