@@ -277,8 +277,7 @@ fn some_call(random: &mut Rng, setup: &Setup) -> BackEndCall {
         10 => BackEndCall::Channels,
         11 => BackEndCall::Connections,
         12 => BackEndCall::UserStatus,
-        // Both take one random number, so that the other actions of a seed do not depend on the number of batches.
-        13..16 => BackEndCall::Batch(random.u16(0..=setup.pad_max)),
+        13..16 => BackEndCall::Batch(random.u32(..)),
         _ => BackEndCall::Publish(random.u16(0..=setup.pad_max)),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::Failure;
 use crate::channels::{CHANNELS, Kind};
 use crate::coverage::CoverageEvent;
-use crate::data::{data, number_in};
+use crate::data::{data, number_in, offset_of};
 use crate::failure::{PromiseResult, promise};
 use crate::ledger::{CLIENTS, Ledger, place_of};
 use crate::network::LinkId;
@@ -38,8 +38,8 @@ pub(crate) enum BackEndCall {
     Channels,
     Connections,
     UserStatus,
-    /// Several calls in one, selected by the number and the time.
-    Batch(u16),
+    /// Several calls in one, selected by this seed.
+    Batch(u32),
 }
 
 #[derive(Debug)]
@@ -113,12 +113,13 @@ impl ApiClient {
         if self.owed.len() >= PENDING_MAX || self.is_over {
             return;
         }
-        let is_publication = matches!(call, BackEndCall::Publish(_));
-        if self.speaks == ApiProtocol::Lines && !is_publication {
-            return;
-        }
+        let call = match (self.speaks, call) {
+            (ApiProtocol::Http, _) | (_, BackEndCall::Publish(_)) => call,
+            (ApiProtocol::Lines, BackEndCall::Batch(_)) => BackEndCall::Publish(0),
+            (ApiProtocol::Lines, _) => return,
+        };
         if let BackEndCall::Batch(salt) = call {
-            let mut random = Rng::with_seed(u64::from(salt) ^ ledger.now_ms);
+            let mut random = Rng::with_seed(salt.into());
             let calls = (0..random.usize(2..6)).map(|_| call_in_batch(&mut random));
             let (mut commands, mut owed) = (Vec::new(), Vec::new());
             for (method, command, one) in
@@ -209,7 +210,8 @@ impl ApiClient {
     ) -> PromiseResult {
         let count = replies.as_array().map(Vec::len);
         promise!(count == Some(calls.len()), "calls succeed", "{replies}");
-        let mut published = (0, 0);
+        // The position of the last publication, and that of the last one before a removal of the history.
+        let (mut published, mut removed) = ((0, 0), (0, 0));
         for (number, (method, owed)) in calls.iter().enumerate() {
             let result = &replies[number][method];
             self.answered(owed, result, ledger, setup)?;
@@ -217,18 +219,26 @@ impl ApiClient {
                 PendingCall::Publication(channel, _) if CHANNELS[*channel].kind.has_history() => {
                     published = place_of(result)?;
                 }
+                PendingCall::Done if *method == "history_remove" => removed = published,
                 PendingCall::History(..) => {
                     let place = place_of(result)?;
+                    if published.0 == place.0 {
+                        ledger.seen.note(CoverageEvent::CalledInOrder);
+                    }
+                    let all = result["publications"].as_array();
+                    let oldest = all.into_iter().flatten().map(offset_of).min();
+                    let has_published = published.0 != place.0 || published.1 <= place.1;
+                    let has_removed =
+                        removed.0 != place.0 || oldest.is_none_or(|one| one > removed.1);
                     promise!(
-                        published.0 != place.0 || published.1 <= place.1,
-                        "a history read follows the publications before it in its batch",
-                        "{place:?} after {published:?}"
+                        has_published && has_removed,
+                        "the calls of a batch are executed in order",
+                        "{result} after {published:?}, removed up to {removed:?}"
                     );
                 }
                 _ => {}
             }
         }
-        ledger.seen.note(CoverageEvent::CalledInBatch);
         Ok(())
     }
 

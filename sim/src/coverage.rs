@@ -28,8 +28,8 @@ pub(crate) enum CoverageEvent {
     Called,
     Lined,
     CalledForHistory,
-    /// A back end got the replies to a batch.
-    CalledInBatch,
+    /// A back end read a history after a publication of the same batch.
+    CalledInOrder,
     CalledForPresence,
     /// A client returned and recovered its missed publications.
     Recovered,
@@ -168,7 +168,7 @@ const EVENTS: [CoverageEvent; 74] = [
     CoverageEvent::Called,
     CoverageEvent::Lined,
     CoverageEvent::CalledForHistory,
-    CoverageEvent::CalledInBatch,
+    CoverageEvent::CalledInOrder,
     CoverageEvent::CalledForPresence,
     CoverageEvent::Recovered,
     CoverageEvent::Current,

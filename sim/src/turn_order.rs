@@ -14,7 +14,8 @@ pub(crate) struct TurnOrder {
 
 impl TurnOrder {
     /// Records which connections wait after a turn. Returns a connection that is still waiting, and one that was
-    /// continued for the second time meanwhile, if there are such; a connection twice if it has two places in the queue.
+    /// continued for the second time meanwhile, if there are such. Returns the same connection twice if it has two places in
+    /// the queue.
     pub(crate) fn turned(
         &mut self,
         waiting: impl Iterator<Item = (u64, ConnectionId)>,

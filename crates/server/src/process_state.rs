@@ -302,11 +302,17 @@ mod tests {
         assert!(!common.connection_opened());
         assert!(!common.connection_opened());
         assert!(common.connection_opened());
-        assert_ne!(common.connection_count(), ConnectionCount::Low);
+        assert_eq!(common.connection_count(), ConnectionCount::AtLimit);
         common.connection_closed();
         assert_eq!(common.connection_count(), ConnectionCount::Low);
         assert!(common.connection_opened());
         (0..3).for_each(|_| common.connection_closed());
         assert_eq!(common.connections(), 0);
+        // Accepting is resumed a sixty-fourth below the limit.
+        common.set_connections_max(128);
+        (0..126).for_each(|_| assert!(!common.connection_opened()));
+        assert_eq!(common.connection_count(), ConnectionCount::High);
+        common.connection_closed();
+        assert_eq!(common.connection_count(), ConnectionCount::Low);
     }
 }

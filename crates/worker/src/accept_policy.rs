@@ -37,7 +37,7 @@ impl AcceptPolicy {
     pub fn in_drain(self, reason: ShutdownReason) -> Self {
         match reason {
             ShutdownReason::Replaced => Self::Nothing,
-            _ => self,
+            ShutdownReason::Stopping => self,
         }
     }
 

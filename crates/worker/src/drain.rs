@@ -10,7 +10,7 @@ use crate::apps::AppHost;
 use crate::worker::{ExternalRequest, Worker};
 
 /// How far a drain has come in all workers of the process. Each worker reports its own progress with an
-/// [`ExternalRequest`], from which the driver counts it.
+/// [`ExternalRequest`]; the driver counts these reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainProgress {
     /// Whether the applications of all workers have stopped.
@@ -157,7 +157,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles the progress of the drain in all workers of the process. Without a drain it has no effect.
+    /// Handles the progress of the drain in all workers of the process. Must be called in each turn of a drain, even if
+    /// nothing has changed, since a drain that begins again needs it again. Without a drain it has no effect.
     pub fn handle_drain_progress(&mut self, progress: DrainProgress) {
         let now_ms = self.shared.now.mono_ms;
         let Some(drain) = &mut self.drain else {

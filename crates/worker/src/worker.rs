@@ -41,7 +41,7 @@ use crate::slab::ConnectionSlab;
 /// 7. For applications: [`handle_dialed`](Self::handle_dialed) or [`handle_dial_failed`](Self::handle_dial_failed) for
 ///    connections that they dial, [`hang_up`](Self::hang_up) for those that they no longer need.
 /// 8. Requests to the outside: [`poll_request`](Self::poll_request) until `None`. Hook requests may be answered at once
-///    by [`handle_hook_decision`](Self::handle_hook_decision). In a drain
+///    by [`handle_hook_decision`](Self::handle_hook_decision). In each turn of a drain
 ///    [`handle_drain_progress`](Self::handle_drain_progress). Then [`poll_history`](Self::poll_history),
 ///    [`engine_orders`](Self::engine_orders), [`poll_channel_events`](Self::poll_channel_events).
 /// 9. [`poll_transport`](Self::poll_transport), then [`poll_write`](Self::poll_write), then

@@ -352,6 +352,14 @@ impl World {
         self.settle();
     }
 
+    fn drain_progress(&self) -> DrainProgress {
+        DrainProgress {
+            have_apps_stopped: self.with_apps == 0,
+            are_clients_gone: self.with_clients == 0,
+            have_services_ended: self.with_services == 0,
+        }
+    }
+
     /// Runs turns of all workers until none has anything to do.
     pub fn settle(&mut self) {
         let mut turns = 0;
@@ -364,6 +372,7 @@ impl World {
     /// Runs one turn of a worker; returns whether anything happened in it.
     pub fn turn(&mut self, me: usize) -> bool {
         let mut moved = self.take_messages(me);
+        let before = self.drain_progress();
         self.workers[me].worker.finish_turn();
         while let Some(request) = self.workers[me].worker.poll_request() {
             match request {
@@ -373,13 +382,9 @@ impl World {
                 ExternalRequest::ServicesEnded => self.with_services -= 1,
             }
         }
-        self.workers[me]
-            .worker
-            .handle_drain_progress(DrainProgress {
-                have_apps_stopped: self.with_apps == 0,
-                are_clients_gone: self.with_clients == 0,
-                have_services_ended: self.with_services == 0,
-            });
+        let progress = self.drain_progress();
+        moved |= progress != before;
+        self.workers[me].worker.handle_drain_progress(progress);
         self.command_transports(me);
         moved |= self.flush(me);
         moved |= self.post(me);
