@@ -260,7 +260,7 @@ impl ProcessState {
 
     /// Returns whether the connection limit is reached.
     pub(crate) fn is_at_cap(&self) -> bool {
-        self.connections.load(Relaxed) >= self.connections_max.load(Relaxed)
+        self.connection_count() == ConnectionCount::AtLimit
     }
 
     /// Returns the number of connections, compared with the limit.

@@ -1,7 +1,6 @@
 //! Implements [`Runtime`] for an application's worker processes: passes events to them, and returns their effects.
 
 use super::*;
-use veche_types::WorkerId;
 
 impl CallBridge for Workers {
     fn token(&mut self) -> Token {

@@ -6,7 +6,7 @@
 //! same results.
 
 use veche_calls::WorkerConnection;
-use veche_types::{ConnectionId, MessageKind, PayloadKind, WorkerId};
+use veche_types::{ConnectionId, MessageKind, WorkerId};
 
 use super::frame::{Frame, FrameLimits, FrameTooLong, PREFIX_BYTES, finish_frame};
 use super::from_worker::{EFFECTS_MAX, FromWorker, HandlerEnd, HandlerOutput, WorkerEffect};
@@ -100,11 +100,11 @@ pub(super) fn read_answer<'a>(
     answer.finish(send, |length| lengths.push(length))?;
     let parts = PayloadParts::new(frame.payload, &lengths).ok()?;
     let effects = sends.into_iter().map(|send| {
-        let (kind, payload) = match send.is_binary {
-            true => (MessageKind::Binary, PayloadKind::Binary),
-            false => (MessageKind::Text, PayloadKind::Text),
+        let kind = match send.is_binary {
+            true => MessageKind::Binary,
+            false => MessageKind::Text,
         };
-        let data = parts.get_as(send.data, payload).ok()?;
+        let data = parts.get_as(send.data, kind.into()).ok()?;
         let to = send.to;
         Some(WorkerEffect::Send { to, kind, data })
     });

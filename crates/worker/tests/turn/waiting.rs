@@ -48,12 +48,7 @@ fn connections_that_wait_for_output_are_asked_about_in_order() {
 #[test]
 fn what_events_left_for_the_turn_has_work_of_its_own() {
     let mut worker = worker();
-    worker.set_limits(TurnLimits {
-        event_work: 1,
-        backlog_work: 1,
-        maintains: false,
-        ..TurnLimits::default()
-    });
+    limit(&mut worker, 1);
     set_ms(&mut worker, BEGAN_MS);
     for index in 0..3 {
         let peer = accept(&mut worker, index);
@@ -78,12 +73,7 @@ fn a_request_that_arrives_in_pieces_waits_behind_one_served_earlier() {
         worker.handle_received(peer, &mut bytes.to_owned().into_bytes());
         turn(&mut worker);
     }
-    worker.set_limits(TurnLimits {
-        event_work: 1,
-        backlog_work: 1,
-        maintains: false,
-        ..TurnLimits::default()
-    });
+    limit(&mut worker, 1);
     set_ms(&mut worker, BEGAN_MS + 40);
     turn(&mut worker);
     accept(&mut worker, other.index);
