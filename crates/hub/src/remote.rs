@@ -123,8 +123,8 @@ enum Task {
         request_context: RequestContext,
         slot: Option<u32>,
         publish: Box<wire::Publish>,
-        /// The channel's latest known position when the order was first sent; `None` if the order was not sent yet.
-        sent_at: Option<Position>,
+        /// `None` if the order was not sent yet.
+        sent_at: Option<SentAt>,
     },
     Fence(RequestContext),
     /// A comparison with the store. `known` is the latest known offset of the channel when the comparison was ordered.
@@ -158,6 +158,27 @@ enum Task {
         channel: Arc<str>,
         only_counts: bool,
     },
+}
+
+/// The state of a publication's channel when the order was first sent.
+#[derive(Clone, Copy, Debug)]
+struct SentAt {
+    /// The latest known position.
+    position: Position,
+    /// The value of [`ChannelEntry::epochs_ended`].
+    epochs_ended: u32,
+}
+
+impl SentAt {
+    /// Returns the position after which an attempt may have stored the publication. The position is unknown if the
+    /// channel's epoch has ended since: a store that returns to an older copy of its data may continue an earlier epoch,
+    /// with offsets that are lower than the position.
+    fn search_from(self, entry: Option<&ChannelEntry>) -> Position {
+        match entry {
+            Some(entry) if entry.epochs_ended == self.epochs_ended => self.position,
+            _ => UNKNOWN,
+        }
+    }
 }
 
 impl Task {
@@ -268,11 +289,16 @@ impl RemoteEngine {
                 if let Some(keep) = &mut publish.keep {
                     keep.epoch = epoch;
                 }
-                publish.repeats_since = sent_at.filter(|_| publish.keep.is_some());
+                let entry = slot.and_then(|slot| self.entries.get(slot));
+                publish.repeats_since = sent_at
+                    .filter(|_| publish.keep.is_some())
+                    .map(|sent_at| sent_at.search_from(entry));
                 if sent_at.is_none() {
-                    let entry = slot.and_then(|slot| self.entries.get(slot));
-                    let latest = entry.and_then(|entry| entry.latest());
-                    *sent_at = Some(latest.map_or(UNKNOWN, |(position, _)| position));
+                    let latest = entry.and_then(ChannelEntry::latest);
+                    *sent_at = Some(SentAt {
+                        position: latest.map_or(UNKNOWN, |(position, _)| position),
+                        epochs_ended: entry.map_or(0, |entry| entry.epochs_ended),
+                    });
                 }
                 wire::Order::Publish(publish)
             }

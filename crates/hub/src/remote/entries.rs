@@ -44,6 +44,8 @@ pub(super) struct ChannelEntry {
     pub(super) epoch: Epoch,
     /// The epoch before the current one. Its late items are ignored.
     pub(super) ended: Epoch,
+    /// The number of times the epoch has changed. Wraps around.
+    pub(super) epochs_ended: u32,
     /// The offset of the last item that the hub has delivered to subscribers, or after which the feed continues.
     pub(super) last: u64,
     /// The highest offset among the items passed to the hub.
@@ -99,6 +101,7 @@ impl ChannelEntry {
             waiting: 0,
             epoch: Epoch::UNKNOWN,
             ended: Epoch::UNKNOWN,
+            epochs_ended: 0,
             last: 0,
             seen: 0,
             known: (0, 0),
@@ -129,6 +132,7 @@ impl ChannelEntry {
     pub(super) fn set_position(&mut self, position: Position, id: u64) {
         if self.has_position() && self.epoch != position.epoch {
             self.ended = self.epoch;
+            self.epochs_ended = self.epochs_ended.wrapping_add(1);
         }
         self.epoch = position.epoch;
         (self.last, self.seen) = (position.offset, position.offset);

@@ -212,6 +212,32 @@ fn a_repetition_names_the_epoch_of_its_offset() {
     assert_eq!(repeated, Some(at(1, 3)));
 }
 
+/// A store that returns to an older copy of its data may continue an ended epoch, with offsets below the position at
+/// which the publication was first sent. Once an epoch of the channel has ended, the store therefore searches all stored
+/// publications for an earlier attempt.
+#[test]
+fn a_repetition_names_no_position_of_an_ended_epoch() {
+    let mut bench = bench();
+    publish(&mut bench, "a", at(1, 9));
+    bench.publish("b");
+    tell(&mut bench, Event::Down);
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
+    let check = check_of(&orders).ticket;
+    assert_eq!(publish_of(orders).repeats_since, Some(at(1, 9)));
+    tell(&mut bench, found(check, at(2, 0), 0, None));
+    let unknown = Position {
+        epoch: Epoch::UNKNOWN,
+        offset: 0,
+    };
+    for (number, epoch) in [(3, 1), (4, 3)] {
+        tell(&mut bench, Event::Down);
+        let orders = tell(&mut bench, Event::Up(number, StoreState::Restarted));
+        let check = check_of(&orders).ticket;
+        assert_eq!(publish_of(orders).repeats_since, Some(unknown));
+        tell(&mut bench, found(check, at(epoch, 3), 0, None));
+    }
+}
+
 /// A subscriber waits for the read that closes a gap. If the epoch ends before the result of that read arrives, the hub
 /// starts another read for the subscriber.
 #[test]
