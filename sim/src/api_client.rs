@@ -12,6 +12,7 @@ use crate::data::{data, number_in, offset_of};
 use crate::failure::{PromiseResult, promise};
 use crate::ledger::{CLIENTS, Ledger, place_of};
 use crate::network::LinkId;
+use crate::response::take_chunk;
 use crate::setup::Setup;
 
 /// Maximum number of pending calls.
@@ -59,6 +60,8 @@ pub(crate) struct ApiClient {
     incarnation: u32,
     pub(crate) out: Vec<u8>,
     received: Vec<u8>,
+    /// The status and the received body of a response in chunks whose last chunk has not arrived.
+    chunked: Option<(u16, Vec<u8>)>,
     owed: VecDeque<PendingCall>,
     next_id: u64,
     /// The server has announced the end of the connection.
@@ -76,6 +79,7 @@ impl ApiClient {
             incarnation: 0,
             out: Vec::new(),
             received: Vec::new(),
+            chunked: None,
             owed: VecDeque::new(),
             next_id: 0,
             is_over: false,
@@ -93,6 +97,7 @@ impl ApiClient {
         self.link = None;
         self.out.clear();
         self.received.clear();
+        self.chunked = None;
         self.owed.clear();
     }
 
@@ -242,52 +247,72 @@ impl ApiClient {
         Ok(())
     }
 
+    /// Returns the next response with its status; `None` if it is incomplete.
     fn next_answer(&mut self) -> Result<Option<(u16, Value)>, Failure> {
-        let (status, body, end) = match self.speaks {
-            ApiProtocol::Lines => {
-                let end = self.received.iter().position(|byte| *byte == b'\n');
-                let Some(end) = end else {
-                    return Ok(None);
-                };
-                (200, 0..end, end + 1)
-            }
-            ApiProtocol::Http => {
-                let found = self
-                    .received
-                    .windows(4)
-                    .position(|four| four == b"\r\n\r\n");
-                let Some(head_end) = found else {
-                    return Ok(None);
-                };
-                let head = String::from_utf8_lossy(&self.received[..head_end]).to_lowercase();
-                let status = head
-                    .strip_prefix("http/1.1 ")
-                    .and_then(|rest| rest.get(..3));
-                let length = head.split("content-length: ").nth(1);
-                let length: Option<usize> =
-                    length.and_then(|rest| rest.split("\r\n").next()?.parse().ok());
-                let status = status.and_then(|status| status.parse().ok());
-                let (Some(status), Some(length)) = (status, length) else {
-                    promise!(false, "responses are HTTP", "{head:?}");
-                    return Ok(None);
-                };
-                let begin = head_end + 4;
-                let end = begin + length;
-                if self.received.len() < end {
-                    return Ok(None);
-                }
-                (status, begin..end, end)
-            }
+        let found = match self.speaks {
+            ApiProtocol::Lines => self.next_line(),
+            ApiProtocol::Http => self.next_response()?,
         };
-        let answer = serde_json::from_slice(&self.received[body]);
+        let Some((status, body)) = found else {
+            return Ok(None);
+        };
+        let answer = serde_json::from_slice(&body);
         promise!(
             answer.is_ok() || status != 200,
             "lines are JSON",
             "{}",
-            String::from_utf8_lossy(&self.received)
+            String::from_utf8_lossy(&body)
         );
-        self.received.drain(..end);
         Ok(Some((status, answer.unwrap_or_default())))
+    }
+
+    fn next_line(&mut self) -> Option<(u16, Vec<u8>)> {
+        let end = self.received.iter().position(|byte| *byte == b'\n')?;
+        Some((200, self.received.drain(..=end).collect()))
+    }
+
+    fn next_response(&mut self) -> Result<Option<(u16, Vec<u8>)>, Failure> {
+        if self.chunked.is_none() {
+            let found = self
+                .received
+                .windows(4)
+                .position(|four| four == b"\r\n\r\n");
+            let Some(head_end) = found else {
+                return Ok(None);
+            };
+            let head = String::from_utf8_lossy(&self.received[..head_end]).to_lowercase();
+            let status = head
+                .strip_prefix("http/1.1 ")
+                .and_then(|rest| rest.get(..3));
+            let status = status.and_then(|status| status.parse().ok());
+            let field = |name: &str| head.split(name).nth(1)?.split("\r\n").next();
+            let length =
+                field("\r\ncontent-length: ").and_then(|length| length.parse::<usize>().ok());
+            let is_chunked = field("\r\ntransfer-encoding: ") == Some("chunked");
+            let begin = head_end + 4;
+            match (status, length) {
+                (Some(status), Some(length)) => {
+                    let end = begin + length;
+                    if self.received.len() < end {
+                        return Ok(None);
+                    }
+                    let body = self.received.drain(..end).skip(begin).collect();
+                    return Ok(Some((status, body)));
+                }
+                (Some(status), None) if is_chunked => {
+                    self.received.drain(..begin);
+                    self.chunked = Some((status, Vec::new()));
+                }
+                _ => promise!(false, "responses are HTTP", "{head:?}"),
+            }
+        }
+        while let Some(chunk) = take_chunk(&mut self.received)? {
+            match &mut self.chunked {
+                Some((_, body)) if !chunk.is_empty() => body.extend(chunk),
+                chunked => return Ok(chunked.take()),
+            }
+        }
+        Ok(None)
     }
 
     fn answered(

@@ -61,24 +61,10 @@ impl ReceivedResponse {
         if self.status != Some(200) {
             return Ok(parts);
         }
-        while let Some(end) = find(&self.bytes, b"\r\n") {
-            let size = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
-            let count = usize::from_str_radix(&size, 16);
-            promise!(count.is_ok(), "chunks have a length", "{size:?}");
-            let count = count.unwrap_or_default();
-            let behind = end + 2 + count;
-            if self.bytes.len() < behind + 2 {
-                break;
-            }
-            promise!(
-                self.bytes[behind..behind + 2] == *b"\r\n",
-                "chunks end",
-                "one of {count} bytes"
-            );
-            self.text.extend_from_slice(&self.bytes[end + 2..behind]);
-            self.bytes.drain(..behind + 2);
+        while let Some(chunk) = take_chunk(&mut self.bytes)? {
+            self.text.extend_from_slice(&chunk);
             self.take_messages(form, &mut parts)?;
-            if count == 0 {
+            if chunk.is_empty() {
                 parts.push(ResponsePart::End);
             }
         }
@@ -135,6 +121,30 @@ impl ReceivedResponse {
         }
         Ok(())
     }
+}
+
+/// Removes the first chunk of a response body and returns its content, which is empty for the last chunk. Returns `None`
+/// if the chunk is incomplete.
+pub(crate) fn take_chunk(bytes: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(head_end) = find(bytes, b"\r\n") else {
+        return Ok(None);
+    };
+    let length = String::from_utf8_lossy(&bytes[..head_end]).into_owned();
+    let count = usize::from_str_radix(&length, 16);
+    promise!(count.is_ok(), "chunks have a length", "{length:?}");
+    let count = count.unwrap_or_default();
+    let end = head_end + 2 + count;
+    if bytes.len() < end + 2 {
+        return Ok(None);
+    }
+    promise!(
+        bytes[end..end + 2] == *b"\r\n",
+        "chunks end",
+        "one of {count} bytes"
+    );
+    let chunk = bytes[head_end + 2..end].to_vec();
+    bytes.drain(..end + 2);
+    Ok(Some(chunk))
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
