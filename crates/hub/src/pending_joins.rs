@@ -367,11 +367,8 @@ impl<E: Engine> Hub<E> {
         let pending_subscribers = std::mem::take(&mut pending.subscribers);
         let position = self.engine.position(slot);
         let reaches = |offset| chain.is_some_and(|chain| chain.index_after(offset).is_some());
-        let is_behind = |since: &Since| {
-            since.epoch.is_none_or(|epoch| epoch == position.epoch)
-                && since.offset > position.offset
-                && reaches(since.offset)
-        };
+        let is_behind = |since: &Since| since.is_after(position) && reaches(since.offset);
+        let is_after_read = |since: &Since| chain.is_some_and(|chain| since.is_after(chain.top));
         let fed = chain.and_then(|chain| chain.clone().up_to(position, &pending.tail));
         let is_empty = fed
             .as_ref()
@@ -393,7 +390,11 @@ impl<E: Engine> Hub<E> {
             let knows_more = since.iter().any(is_behind);
             let start = read_start(&pending_subscriber.options, history.recovery);
             let reaches_further = start < read.start;
-            let is_open = chain.is_some() && (fed.is_none() || reaches_further || knows_more);
+            // The first read may have been executed before the subscriber arrived, and before the store got an item
+            // that the subscriber already has.
+            let is_older = pending_subscriber.reads == 1 && since.iter().any(is_after_read);
+            let is_open =
+                chain.is_some() && (fed.is_none() || reaches_further || knows_more || is_older);
             let recovered = match (&pending_subscriber.options.since, &fed) {
                 (None, _) => None,
                 (Some(_), None) => Some(Recovered::default()),

@@ -101,6 +101,14 @@ pub struct Since {
     pub offset: u64,
 }
 
+impl Since {
+    /// Returns whether the subscriber's last publication is after a position of the same epoch.
+    #[must_use]
+    pub fn is_after(&self, position: Position) -> bool {
+        self.epoch.is_none_or(|epoch| epoch == position.epoch) && self.offset > position.offset
+    }
+}
+
 impl From<Position> for Since {
     fn from(position: Position) -> Self {
         Self {

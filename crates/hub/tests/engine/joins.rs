@@ -265,6 +265,38 @@ fn join_ahead_of_the_feed() {
     assert_eq!(pair.offsets(1), (all[12..].to_vec(), Some(true)));
 }
 
+/// A subscriber arrives while a read for another one is in progress, and already has an item that was stored after this
+/// read was executed. It recovers by a read that is requested after its arrival.
+#[test]
+fn join_after_an_older_read() {
+    let (mut pair, offsets) = filled();
+    let reads = pair.engine(KEPT).reads;
+    pair.subscribe(1, KEPT, &[offsets[4]]);
+    while pair.carry(0) || pair.carry(1) {}
+    pair.engine(KEPT).publish_elsewhere(0, publication("known"));
+    let known = pair.engine(KEPT).top_of(0);
+    pair.subscribe(2, KEPT, &[known]);
+    pair.settle();
+    pair.publish(KEPT, "next");
+    pair.settle();
+    let (all, _) = pair.offsets(0);
+    assert_eq!(all.len(), 12);
+    assert_eq!(pair.offsets(1), (all[5..].to_vec(), Some(true)));
+    assert_eq!(pair.offsets(2), (all[11..].to_vec(), Some(true)));
+    assert_eq!(pair.engine(KEPT).reads - reads, 2);
+}
+
+/// A subscriber with an offset that was not assigned yet is confirmed without recovery after a second read.
+#[test]
+fn join_after_the_top() {
+    let (mut pair, offsets) = filled();
+    let reads = pair.engine(KEPT).reads;
+    pair.subscribe(1, KEPT, &[offsets[9] + 5]);
+    pair.settle();
+    assert_eq!(pair.offsets(1), (Vec::new(), Some(false)));
+    assert_eq!(pair.engine(KEPT).reads - reads, 2);
+}
+
 /// A pending subscriber that unsubscribes, or whose session ends, receives no publication and is not counted.
 #[test]
 fn join_of_one_that_leaves() {
