@@ -174,9 +174,13 @@ impl SentAt {
     /// channel's epoch has ended since: a store that returns to an older copy of its data may continue an earlier epoch,
     /// with offsets that are lower than the position.
     fn search_from(self, entry: Option<&ChannelEntry>) -> Position {
-        match entry {
-            Some(entry) if entry.epochs_ended == self.epochs_ended => self.position,
-            _ => UNKNOWN,
+        // The entry may be another one than at that time, because a reload can remove a channel's history.
+        let is_same = |entry: &ChannelEntry| {
+            entry.epoch == self.position.epoch && entry.epochs_ended == self.epochs_ended
+        };
+        match entry.is_some_and(is_same) {
+            true => self.position,
+            false => UNKNOWN,
         }
     }
 }
