@@ -170,17 +170,13 @@ struct SentAt {
 }
 
 impl SentAt {
-    /// Returns the position after which an attempt may have stored the publication. The position is unknown if the
-    /// channel's epoch has ended since: a store that returns to an older copy of its data may continue an earlier epoch,
-    /// with offsets that are lower than the position.
+    /// Returns the position after which an attempt may have stored the publication. The position is unknown if the epoch
+    /// of the channel's `entry` has ended since: a store that returns to an older copy of its data may continue an
+    /// earlier epoch, with offsets that are lower than the position.
     fn search_from(self, entry: Option<&ChannelEntry>) -> Position {
-        // The entry may be another one than at that time, because a reload can remove a channel's history.
-        let is_same = |entry: &ChannelEntry| {
-            entry.epoch == self.position.epoch && entry.epochs_ended == self.epochs_ended
-        };
-        match entry.is_some_and(is_same) {
-            true => self.position,
-            false => UNKNOWN,
+        match entry {
+            Some(entry) if entry.epochs_ended == self.epochs_ended => self.position,
+            _ => UNKNOWN,
         }
     }
 }
@@ -426,6 +422,8 @@ impl RemoteEngine {
             return;
         };
         entry.is_in_doubt = false;
+        // Without the comparison, the store may be an older copy of the channel.
+        entry.forget_epoch();
         if let FeedState::Placing(_) = entry.feed {
             entry.feed = FeedState::Live;
             let report = EngineReport::Following(Arc::clone(&entry.name), true);

@@ -44,7 +44,7 @@ pub(super) struct ChannelEntry {
     pub(super) epoch: Epoch,
     /// The epoch before the current one. Its late items are ignored.
     pub(super) ended: Epoch,
-    /// The number of times the epoch has changed. Wraps around.
+    /// The number of epochs after which another one has followed, or may have followed. Wraps around.
     pub(super) epochs_ended: u32,
     /// The offset of the last item that the hub has delivered to subscribers, or after which the feed continues.
     pub(super) last: u64,
@@ -132,12 +132,18 @@ impl ChannelEntry {
     pub(super) fn set_position(&mut self, position: Position, id: u64) {
         if self.has_position() && self.epoch != position.epoch {
             self.ended = self.epoch;
-            self.epochs_ended = self.epochs_ended.wrapping_add(1);
+            self.forget_epoch();
         }
         self.epoch = position.epoch;
         (self.last, self.seen) = (position.offset, position.offset);
         self.known = (position.offset, id);
         self.previous = None;
+    }
+
+    /// Records that the epoch has ended, or may have ended. Positions that were recorded earlier for publications that
+    /// still wait are unknown from now on.
+    pub(super) fn forget_epoch(&mut self) {
+        self.epochs_ended = self.epochs_ended.wrapping_add(1);
     }
 
     /// Records that the store has a publication at this offset of the current epoch.

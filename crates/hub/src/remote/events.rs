@@ -370,7 +370,8 @@ impl RemoteEngine {
                 if !entry.is_unsure && id != 0 {
                     entry.note_known(position.offset, id);
                 }
-            } else if !is_followed || !entry.has_position() {
+            } else if !entry.has_position() || (!is_followed && nodes.is_some()) {
+                // The store may keep the position of a publication with a key for longer than the epoch.
                 entry.set_position(position, id);
             }
         }

@@ -1,8 +1,13 @@
 //! Tests a home whose engine is outside the process, while the store restarts. The tests pass each event of the engine
 //! to the hub.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use veche_hub::{Epoch, Hub, Options, Position, RemoteEngine, SubscribeOptions, Ticket, WorkerId};
+use veche_hub::{
+    Epoch, Hub, Namespaces, Options, Position, PublishOptions, RemoteEngine, SubscribeOptions,
+    Ticket, WorkerId,
+};
 use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::{
     Check, Event, Found, Order, Publish, Published, id_of, is_same_publication,
@@ -11,6 +16,11 @@ use veche_nodes::engine::peer::Entries;
 
 use crate::bench::{Bench, CHANNEL};
 use crate::common::{name, session, subscribe};
+
+const UNKNOWN: Position = Position {
+    epoch: Epoch::UNKNOWN,
+    offset: 0,
+};
 
 pub(crate) fn at(epoch: u64, offset: u64) -> Position {
     let epoch = Epoch::from_bits(epoch);
@@ -220,22 +230,61 @@ fn a_repetition_names_no_position_of_an_ended_epoch() {
     let mut bench = bench();
     publish(&mut bench, "a", at(1, 9));
     bench.publish("b");
-    tell(&mut bench, Event::Down);
-    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
-    let check = check_of(&orders).ticket;
-    assert_eq!(publish_of(orders).repeats_since, Some(at(1, 9)));
-    tell(&mut bench, found(check, at(2, 0), 0, None));
-    let unknown = Position {
-        epoch: Epoch::UNKNOWN,
-        offset: 0,
-    };
-    for (number, epoch) in [(3, 1), (4, 3)] {
+    let mut named = Vec::new();
+    for (number, position) in [(2, at(2, 0)), (3, at(3, 0)), (4, at(1, 3)), (5, at(1, 3))] {
         tell(&mut bench, Event::Down);
         let orders = tell(&mut bench, Event::Up(number, StoreState::Restarted));
-        let check = check_of(&orders).ticket;
-        assert_eq!(publish_of(orders).repeats_since, Some(unknown));
-        tell(&mut bench, found(check, at(epoch, 3), 0, None));
+        let check = check_of(&orders);
+        assert_ne!(check.ended, Some(position.epoch));
+        named.extend(publish_of(orders).repeats_since);
+        tell(&mut bench, found(check.ticket, position, 0, None));
     }
+    assert_eq!(named, [at(1, 9), UNKNOWN, UNKNOWN, UNKNOWN]);
+}
+
+/// A reload removes the history of a channel while a publication waits. The channel is not compared with the restarted
+/// store, which may be an older copy, so the repetition names no position.
+#[test]
+fn a_repetition_without_a_comparison_names_no_position() {
+    let mut bench = bench();
+    publish(&mut bench, "a", at(1, 9));
+    bench.publish("b");
+    tell(&mut bench, Event::Down);
+    bench
+        .hub
+        .set_history(Arc::new(Namespaces::new()), usize::MAX);
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
+    assert!(!orders.iter().any(|order| matches!(order, Order::Check(_))));
+    assert_eq!(publish_of(orders).repeats_since, Some(UNKNOWN));
+}
+
+/// A channel without subscribers: the store answers a repetition with the position of the first attempt, which it keeps
+/// with the key for longer than the epoch. The channel's epoch does not return to that position's.
+#[test]
+fn an_answer_to_a_repetition_does_not_bring_an_epoch_back() {
+    let engine = RemoteEngine::new(1);
+    let hub = Hub::with_engine(WorkerId(0), 1, 7, Options::default(), engine);
+    let mut bench = Bench::with(hub);
+    tell(&mut bench, Event::Up(1, StoreState::Same));
+    publish(&mut bench, "a", at(1, 9));
+    let options = PublishOptions {
+        idempotency_key: Some("k".into()),
+        ..PublishOptions::default()
+    };
+    bench.publish_with("b", Some(options));
+    tell(&mut bench, Event::Down);
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Promoted));
+    let check = check_of(&orders).ticket;
+    let ticket = publish_of(orders).ticket;
+    tell(&mut bench, found(check, at(2, 5), 0, None));
+    let result = Published::Done(Some(at(1, 10)), None);
+    tell(&mut bench, Event::Published { ticket, result });
+    bench.publish("c");
+    tell(&mut bench, Event::Down);
+    let orders = tell(&mut bench, Event::Up(3, StoreState::Restarted));
+    let check = check_of(&orders);
+    assert_eq!(check.seen, Some((at(2, 5), 0)));
+    assert_eq!(check.ended, Some(at(1, 0).epoch));
 }
 
 /// A subscriber waits for the read that closes a gap. If the epoch ends before the result of that read arrives, the hub
