@@ -4,8 +4,9 @@
 //! Such a subscription is not counted and receives nothing. All waiting subscriptions of a channel
 //! share one read. When the read starts, the subscription that has missed most determines how far
 //! back the read reaches. Subscriptions that arrive later use the same result, and another read is
-//! made only for subscriptions that have missed more. Items that are delivered during the read are
-//! kept as the *tail*, so that the result of the read can be joined with the feed, which has moved on.
+//! made only for subscriptions that have missed more, or that already have an item that the read did
+//! not find. Items that are delivered during the read are kept as the *tail*, so that the result of
+//! the read can be joined with the feed, which has moved on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -392,9 +393,8 @@ impl<E: Engine> Hub<E> {
             let reaches_further = start < read.start;
             // The first read may have been executed before the subscriber arrived, and before the store got an item
             // that the subscriber already has.
-            let is_older = pending_subscriber.reads == 1 && since.iter().any(is_after_read);
-            let is_open =
-                chain.is_some() && (fed.is_none() || reaches_further || knows_more || is_older);
+            let is_read_older = pending_subscriber.reads == 1 && since.iter().any(is_after_read);
+            let is_open = chain.is_some() && (fed.is_none() || reaches_further);
             let recovered = match (&pending_subscriber.options.since, &fed) {
                 (None, _) => None,
                 (Some(_), None) => Some(Recovered::default()),
@@ -408,7 +408,8 @@ impl<E: Engine> Hub<E> {
                 }
             };
             let is_whole = recovered.as_ref().is_none_or(|one| one.is_complete);
-            if !is_whole && is_open && pending_subscriber.reads < READS_MAX {
+            let needs_more = knows_more || is_read_older || (is_open && !is_whole);
+            if needs_more && pending_subscriber.reads < READS_MAX {
                 is_ahead |= knows_more;
                 self.requeue(index, pending_subscriber);
                 continue;

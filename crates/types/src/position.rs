@@ -102,7 +102,8 @@ pub struct Since {
 }
 
 impl Since {
-    /// Returns whether the subscriber's last publication is after a position of the same epoch.
+    /// Returns whether the subscriber's last publication is after a position in the same epoch. Without an epoch, only
+    /// the offsets are compared.
     #[must_use]
     pub fn is_after(&self, position: Position) -> bool {
         self.epoch.is_none_or(|epoch| epoch == position.epoch) && self.offset > position.offset

@@ -286,6 +286,29 @@ fn join_after_an_older_read() {
     assert_eq!(pair.engine(KEPT).reads - reads, 2);
 }
 
+/// The same where only the latest publication is recovered. The subscriber does not get an older publication than its
+/// own.
+#[test]
+fn join_after_an_older_read_of_the_latest() {
+    let mut pair = Pair::new(5);
+    pair.subscribe(0, "latest:1", &[]);
+    pair.settle();
+    for text in ["a", "b"] {
+        pair.publish("latest:1", text);
+    }
+    pair.settle();
+    let (all, _) = pair.offsets(0);
+    pair.subscribe(1, "latest:1", &[all[0]]);
+    while pair.carry(0) || pair.carry(1) {}
+    let engine = pair.engine("latest:1");
+    let slot = engine.slot_of("latest:1");
+    engine.publish_elsewhere(slot, publication("known"));
+    let known = engine.top_of(slot as usize);
+    pair.subscribe(2, "latest:1", &[known]);
+    pair.settle();
+    assert_eq!(pair.offsets(2), (Vec::new(), Some(true)));
+}
+
 /// A subscriber with an offset that was not assigned yet is confirmed without recovery after a second read.
 #[test]
 fn join_after_the_top() {
