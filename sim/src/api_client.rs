@@ -60,7 +60,7 @@ pub(crate) struct ApiClient {
     incarnation: u32,
     pub(crate) out: Vec<u8>,
     received: Vec<u8>,
-    /// The status and the received body of a response in chunks whose last chunk has not arrived.
+    /// The status and the received part of the body of an incomplete chunked response.
     chunked: Option<(u16, Vec<u8>)>,
     owed: VecDeque<PendingCall>,
     next_id: u64,
@@ -281,18 +281,24 @@ impl ApiClient {
                 return Ok(None);
             };
             let head = String::from_utf8_lossy(&self.received[..head_end]).to_lowercase();
-            let status = head
-                .strip_prefix("http/1.1 ")
-                .and_then(|rest| rest.get(..3));
-            let status = status.and_then(|status| status.parse().ok());
-            let field = |name: &str| head.split(name).nth(1)?.split("\r\n").next();
-            let length =
-                field("\r\ncontent-length: ").and_then(|length| length.parse::<usize>().ok());
-            let is_chunked = field("\r\ntransfer-encoding: ") == Some("chunked");
+            let mut lines = head.split("\r\n");
+            let status = lines.next().and_then(|line| {
+                let rest = line.strip_prefix("http/1.1 ")?;
+                rest.split(' ').next()?.parse().ok()
+            });
+            let framing: Vec<_> = lines
+                .filter_map(|line| line.split_once(": "))
+                .filter(|(name, _)| matches!(*name, "content-length" | "transfer-encoding"))
+                .collect();
+            let length = match *framing {
+                [("content-length", length)] => length.parse::<u32>().ok(),
+                _ => None,
+            };
+            let is_chunked = *framing == [("transfer-encoding", "chunked")];
             let begin = head_end + 4;
             match (status, length) {
                 (Some(status), Some(length)) => {
-                    let end = begin + length;
+                    let end = begin + length as usize;
                     if self.received.len() < end {
                         return Ok(None);
                     }
@@ -430,4 +436,43 @@ fn request(
         BackEndCall::Disconnect => ("disconnect", json!({ "user": user }), PendingCall::Done),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn responses_are_read_in_any_parts() {
+        let text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+            4\r\n{\"a\"\r\n3\r\n:1}\r\n0\r\n\r\n\
+            HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}";
+        for step in 1..text.len() {
+            let mut client = ApiClient::new(0);
+            let mut answers = Vec::new();
+            for bytes in text.chunks(step) {
+                client.received.extend_from_slice(bytes);
+                while let Some(answer) = client.next_answer().expect("it is HTTP") {
+                    answers.push(answer);
+                }
+            }
+            assert_eq!(answers, [(200, json!({ "a": 1 })), (404, json!({}))]);
+            assert!(client.received.is_empty(), "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn a_response_has_one_length() {
+        for fields in [
+            "A: b",
+            "Content-Length: 2\r\nContent-Length: 2",
+            "Content-Length: 2\r\nTransfer-Encoding: chunked",
+            "Content-Length: 4294967296",
+        ] {
+            let mut client = ApiClient::new(0);
+            let response = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{{}}");
+            client.received = response.into_bytes();
+            assert!(client.next_answer().is_err(), "{fields}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Parses an endless response, as its client does: chunks that contain one message per line or event.
+//! Parses the chunks of a response body, and the messages of an endless response, one per line or event.
 
 use serde_json::Value;
 
@@ -130,9 +130,10 @@ pub(crate) fn take_chunk(bytes: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Failure
         return Ok(None);
     };
     let length = String::from_utf8_lossy(&bytes[..head_end]).into_owned();
-    let count = usize::from_str_radix(&length, 16);
-    promise!(count.is_ok(), "chunks have a length", "{length:?}");
-    let count = count.unwrap_or_default();
+    let count = u32::from_str_radix(&length, 16).ok();
+    let count = count.filter(|_| !length.starts_with('+'));
+    promise!(count.is_some(), "chunks have a length", "{length:?}");
+    let count = count.unwrap_or_default() as usize;
     let end = head_end + 2 + count;
     if bytes.len() < end + 2 {
         return Ok(None);
@@ -154,6 +155,14 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chunks_have_a_length() {
+        for text in ["+1\r\na\r\n", "\r\n\r\n", "100000000\r\n", "1\r\nab\r\n"] {
+            let taken = take_chunk(&mut text.as_bytes().to_vec());
+            assert!(taken.is_err(), "{text:?}: {taken:?}");
+        }
+    }
 
     #[test]
     fn events_are_read_however_they_are_cut() {
