@@ -90,6 +90,7 @@ fn defaults(server: &Server) -> String {
     )
 }
 
+/// No promise of a phase with a rate depends on the rate, since other tests may use the processor meanwhile.
 #[test]
 fn kept_promises_exit_with_0() {
     let server = Server::start(USUAL);
@@ -99,7 +100,6 @@ fn kept_promises_exit_with_0() {
         errors = 0
         connections.failed = "== 0%"
         ledger = {{ lost = 0, duplicated = 0, reordered = 0, corrupted = 0 }}
-        latency.max = "<= 20s"
 
         [[phase]]
         name = "all at once"
@@ -114,12 +114,13 @@ fn kept_promises_exit_with_0() {
         kind = "echo"
         rate = [100, 900]
         promise.messages.sent = "== 250"
-        promise.messages.received = "== 100%"
+        promise.messages.unanswered = 0
 
         [[phase]]
         name = "churn"
         kind = "echo"
         churn = 40
+        promise.latency.max = "<= 20s"
         promise.connections.reconnected = ">= 10"
         promise.messages.unanswered = 0
 
