@@ -21,6 +21,19 @@ fn filled() -> (Pair, Vec<u64>) {
     (pair, offsets)
 }
 
+/// Does the same as [`filled`] with two publications to a channel of which only the latest one is stored.
+fn filled_latest() -> (Pair, Vec<u64>) {
+    let mut pair = Pair::new(5);
+    pair.subscribe(0, "latest:1", &[]);
+    pair.settle();
+    for text in ["a", "b"] {
+        pair.publish("latest:1", text);
+    }
+    pair.settle();
+    let (offsets, _) = pair.offsets(0);
+    (pair, offsets)
+}
+
 /// A subscription is confirmed only when the engine follows its channel.
 #[test]
 fn follow() {
@@ -290,14 +303,7 @@ fn join_after_an_older_read() {
 /// own.
 #[test]
 fn join_after_an_older_read_of_the_latest() {
-    let mut pair = Pair::new(5);
-    pair.subscribe(0, "latest:1", &[]);
-    pair.settle();
-    for text in ["a", "b"] {
-        pair.publish("latest:1", text);
-    }
-    pair.settle();
-    let (all, _) = pair.offsets(0);
+    let (mut pair, all) = filled_latest();
     pair.subscribe(1, "latest:1", &[all[0]]);
     while pair.carry(0) || pair.carry(1) {}
     let engine = pair.engine("latest:1");
@@ -377,14 +383,7 @@ fn join_without_history() {
 /// subscriber already has it.
 #[test]
 fn join_where_the_latest_is_kept() {
-    let mut pair = Pair::new(5);
-    pair.subscribe(0, "latest:1", &[]);
-    pair.settle();
-    for text in ["a", "b"] {
-        pair.publish("latest:1", text);
-    }
-    pair.settle();
-    let (all, _) = pair.offsets(0);
+    let (mut pair, all) = filled_latest();
     pair.subscribe(1, "latest:1", &[all[0]]);
     pair.subscribe(3, "latest:1", &[all[1]]);
     pair.settle();

@@ -40,11 +40,17 @@ pub(crate) fn begun_since(position: Position) -> Bench<RemoteEngine> {
     })
 }
 
-fn begun_with(options: &SubscribeOptions) -> Bench<RemoteEngine> {
+/// Returns a connected hub.
+fn connected() -> Bench<RemoteEngine> {
     let engine = RemoteEngine::new(1);
     let hub = Hub::with_engine(WorkerId(0), 1, 7, Options::default(), engine);
     let mut bench = Bench::with(hub);
     tell(&mut bench, Event::Up(1, StoreState::Same));
+    bench
+}
+
+fn begun_with(options: &SubscribeOptions) -> Bench<RemoteEngine> {
+    let mut bench = connected();
     let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
     let joined = subscribe(hub, session(1), name(CHANNEL), Ticket(1), options, outlet);
     joined.expect("there is room");
@@ -262,10 +268,7 @@ fn a_repetition_without_a_comparison_names_no_position() {
 /// with the key for longer than the epoch. The channel's epoch does not return to that position's.
 #[test]
 fn an_answer_to_a_repetition_does_not_bring_an_epoch_back() {
-    let engine = RemoteEngine::new(1);
-    let hub = Hub::with_engine(WorkerId(0), 1, 7, Options::default(), engine);
-    let mut bench = Bench::with(hub);
-    tell(&mut bench, Event::Up(1, StoreState::Same));
+    let mut bench = connected();
     publish(&mut bench, "a", at(1, 9));
     let options = PublishOptions {
         idempotency_key: Some("k".into()),
