@@ -24,10 +24,14 @@ const ROUTES: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentit
     [[namespace]]\nname = \"#\"\nhistory_size = 3\n\
     [history]\npath = \"kept\"\n";
 
+/// A server that stops writes its history to disk, which a busy disk can delay by more than a second.
+const DRAIN_TIME: &str = "drain_time = \"30s\"";
+
 fn start(setup: Setup, fsync: &str) -> Server {
     let routes = format!("{ROUTES}fsync = \"{fsync}\"\n");
     let options = Options {
         routes: &routes,
+        limits: DRAIN_TIME,
         ..Options::default()
     };
     Server::with(setup, &options)
@@ -142,6 +146,7 @@ fn history_survives_a_change_of_the_worker_count() {
         server.set_workers(workers);
         server.start_again(&Options {
             routes: ROUTES,
+            limits: DRAIN_TIME,
             ..Options::default()
         });
         offset += 1;
@@ -176,6 +181,7 @@ fn damage_is_reported_and_does_not_prevent_the_start() {
     fs::write(&file, vec![0x5a; length]).expect("written");
     let options = Options {
         routes: ROUTES,
+        limits: DRAIN_TIME,
         ..Options::default()
     };
     server.start_again(&options);
@@ -236,7 +242,7 @@ fn a_folder_has_one_server() {
 fn another_start_soon_has_the_folder_of_an_orphan() {
     let options = Options {
         routes: ROUTES,
-        limits: "drain_time = \"30s\"",
+        limits: DRAIN_TIME,
         ..Options::default()
     };
     let mut server = Server::prepared(USUAL, &options, |_| {});
@@ -254,6 +260,7 @@ fn another_start_soon_has_the_folder_of_an_orphan() {
 fn epochs_are_renewed_by_command_while_no_server_has_the_folder() {
     let options = Options {
         routes: ROUTES,
+        limits: DRAIN_TIME,
         ..Options::default()
     };
     let mut server = Server::prepared(USUAL, &options, |_| {});
