@@ -48,12 +48,12 @@ impl RowNumbers {
             Self::Run { first, count } if u64::from(*first) + u64::from(*count) == row.into() => {
                 *count += 1;
             }
-            Self::Run { first, count } if *first == row.wrapping_add(1) => {
+            Self::Run { first, count } if first.checked_sub(1) == Some(row) => {
                 (*first, *count) = (row, *count + 1);
             }
             Self::Run { first, count } => {
                 let mut list = Vec::with_capacity((*count as usize + 1).next_multiple_of(STEP));
-                list.extend(*first..*first + *count);
+                list.extend(run(*first, *count));
                 list.insert(place, row);
                 *self = Self::List(Arc::new(list));
             }
@@ -71,7 +71,7 @@ impl RowNumbers {
             Self::Run { count, .. } if place + 1 == *count as usize => *count -= 1,
             Self::Run { first, count } if place == 0 => (*first, *count) = (*first + 1, *count - 1),
             Self::Run { first, count } => {
-                let mut list: Vec<u32> = (*first..*first + *count).collect();
+                let mut list: Vec<u32> = run(*first, *count).collect();
                 list.remove(place);
                 *self = Self::List(Arc::new(list));
             }
@@ -98,7 +98,8 @@ impl RowNumbers {
     pub(super) fn split_off(&mut self, place: usize) -> Self {
         let mut behind = match self {
             Self::Run { first, count } => {
-                let (from, rest) = (*first + place as u32, *count - place as u32);
+                // The rest may be empty, behind the highest number.
+                let (from, rest) = (first.wrapping_add(place as u32), *count - place as u32);
                 *count = place as u32;
                 return Self::Run {
                     first: from,
@@ -133,5 +134,51 @@ impl RowNumbers {
                 heap_bytes(list.capacity() * 4) + heap_bytes(size_of::<Vec<u32>>() + 16)
             }
         }
+    }
+}
+
+/// Returns the numbers of a run, which may end with the highest number.
+fn run(first: u32, count: u32) -> impl Iterator<Item = u32> {
+    (0..count).map(move |place| first + place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(rows: &[u32]) -> RowNumbers {
+        let mut numbers = RowNumbers::Run { first: 0, count: 0 };
+        for row in rows {
+            match numbers.find(*row) {
+                Err(place) => numbers.insert(place, *row),
+                Ok(_) => panic!("{row} is there"),
+            }
+        }
+        numbers
+    }
+
+    fn all(numbers: &RowNumbers) -> Vec<u32> {
+        (0..numbers.len()).map(|place| numbers.at(place)).collect()
+    }
+
+    #[test]
+    fn the_highest_number_does_not_precede_the_lowest() {
+        const MAX: u32 = u32::MAX;
+        assert_eq!(all(&numbers(&[0, MAX])), [0, MAX]);
+        assert_eq!(all(&numbers(&[MAX, 0])), [0, MAX]);
+        assert_eq!(all(&numbers(&[0, 1, MAX])), [0, 1, MAX]);
+    }
+
+    #[test]
+    fn a_run_may_end_with_the_highest_number() {
+        const MAX: u32 = u32::MAX;
+        assert_eq!(all(&numbers(&[MAX - 1, MAX, 5])), [5, MAX - 1, MAX]);
+        let mut with_gap = numbers(&[MAX - 2, MAX - 1, MAX]);
+        with_gap.remove(1);
+        assert_eq!(all(&with_gap), [MAX - 2, MAX]);
+        let mut whole = numbers(&[MAX - 1, MAX]);
+        assert_eq!(whole.split_off(2).len(), 0);
+        let behind = whole.split_off(1);
+        assert_eq!((all(&whole), all(&behind)), (vec![MAX - 1], vec![MAX]));
     }
 }
