@@ -12,7 +12,7 @@ use crate::data::{data, number_in, offset_of};
 use crate::failure::{PromiseResult, promise};
 use crate::ledger::{CLIENTS, Ledger, place_of};
 use crate::network::LinkId;
-use crate::response::take_chunk;
+use crate::response::{find, take_chunk};
 use crate::setup::Setup;
 
 /// Maximum number of pending calls.
@@ -41,6 +41,12 @@ pub(crate) enum BackEndCall {
     UserStatus,
     /// Several calls in one, selected by this seed.
     Batch(u32),
+}
+
+/// How a response marks the end of its body.
+enum BodyFraming {
+    Length(u32),
+    Chunked,
 }
 
 #[derive(Debug)]
@@ -273,31 +279,13 @@ impl ApiClient {
 
     fn next_response(&mut self) -> Result<Option<(u16, Vec<u8>)>, Failure> {
         if self.chunked.is_none() {
-            let found = self
-                .received
-                .windows(4)
-                .position(|four| four == b"\r\n\r\n");
-            let Some(head_end) = found else {
+            let Some(head_end) = find(&self.received, b"\r\n\r\n") else {
                 return Ok(None);
             };
             let head = String::from_utf8_lossy(&self.received[..head_end]).to_lowercase();
-            let mut lines = head.split("\r\n");
-            let status = lines.next().and_then(|line| {
-                let rest = line.strip_prefix("http/1.1 ")?;
-                rest.split(' ').next()?.parse().ok()
-            });
-            let framing: Vec<_> = lines
-                .filter_map(|line| line.split_once(": "))
-                .filter(|(name, _)| matches!(*name, "content-length" | "transfer-encoding"))
-                .collect();
-            let length = match *framing {
-                [("content-length", length)] => length.parse::<u32>().ok(),
-                _ => None,
-            };
-            let is_chunked = *framing == [("transfer-encoding", "chunked")];
             let begin = head_end + 4;
-            match (status, length) {
-                (Some(status), Some(length)) => {
+            match parse_head(&head) {
+                Some((status, BodyFraming::Length(length))) => {
                     let end = begin + length as usize;
                     if self.received.len() < end {
                         return Ok(None);
@@ -305,11 +293,11 @@ impl ApiClient {
                     let body = self.received.drain(..end).skip(begin).collect();
                     return Ok(Some((status, body)));
                 }
-                (Some(status), None) if is_chunked => {
+                Some((status, BodyFraming::Chunked)) => {
                     self.received.drain(..begin);
                     self.chunked = Some((status, Vec::new()));
                 }
-                _ => promise!(false, "responses are HTTP", "{head:?}"),
+                None => promise!(false, "responses are HTTP", "{head:?}"),
             }
         }
         while let Some(chunk) = take_chunk(&mut self.received)? {
@@ -436,6 +424,24 @@ fn request(
         BackEndCall::Disconnect => ("disconnect", json!({ "user": user }), PendingCall::Done),
         _ => return None,
     })
+}
+
+/// Returns the status and the framing of a response with this head in lower case; `None` if it is not HTTP, or has not
+/// exactly one framing.
+fn parse_head(head: &str) -> Option<(u16, BodyFraming)> {
+    let mut lines = head.split("\r\n");
+    let rest = lines.next()?.strip_prefix("http/1.1 ")?;
+    let status = rest.split(' ').next()?.parse().ok()?;
+    let framing: Vec<_> = lines
+        .filter_map(|line| line.split_once(": "))
+        .filter(|(name, _)| matches!(*name, "content-length" | "transfer-encoding"))
+        .collect();
+    let framing = match *framing {
+        [("content-length", length)] => BodyFraming::Length(length.parse().ok()?),
+        [("transfer-encoding", "chunked")] => BodyFraming::Chunked,
+        _ => return None,
+    };
+    Some((status, framing))
 }
 
 #[cfg(test)]

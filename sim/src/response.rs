@@ -148,7 +148,7 @@ pub(crate) fn take_chunk(bytes: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Failure
     Ok(Some(chunk))
 }
 
-fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+pub(crate) fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 

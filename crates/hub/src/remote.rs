@@ -65,12 +65,6 @@ const SPARE_TICKS: u32 = 15;
 /// store more often, which renews their positions.
 const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
 
-/// Represents a position that is not known.
-const UNKNOWN: Position = Position {
-    epoch: Epoch::UNKNOWN,
-    offset: 0,
-};
-
 /// The part of an engine outside this process that runs in each home. The engine is shared with other nodes.
 #[derive(Debug)]
 pub struct RemoteEngine {
@@ -176,7 +170,7 @@ impl SentAt {
     fn search_from(self, entry: Option<&ChannelEntry>) -> Position {
         match entry {
             Some(entry) if entry.epochs_ended == self.epochs_ended => self.position,
-            _ => UNKNOWN,
+            _ => Position::UNKNOWN,
         }
     }
 }
@@ -296,7 +290,7 @@ impl RemoteEngine {
                 if sent_at.is_none() {
                     let latest = entry.and_then(ChannelEntry::latest);
                     *sent_at = Some(SentAt {
-                        position: latest.map_or(UNKNOWN, |(position, _)| position),
+                        position: latest.map_or(Position::UNKNOWN, |(position, _)| position),
                         epochs_ended: entry.map_or(0, |entry| entry.epochs_ended),
                     });
                 }

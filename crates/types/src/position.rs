@@ -66,6 +66,14 @@ pub struct Position {
     pub offset: u64,
 }
 
+impl Position {
+    /// A position that is not known.
+    pub const UNKNOWN: Self = Self {
+        epoch: Epoch::UNKNOWN,
+        offset: 0,
+    };
+}
+
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.epoch, self.offset)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use veche_nodes::engine::channel::{self as wire, Direction};
 
 use super::entries::{ChannelEntry, FeedState, FirstRead};
-use super::{RemoteEngine, Task, UNKNOWN, data};
+use super::{RemoteEngine, Task, data};
 use crate::engine::{
     Catalog, Engine, EngineGauges, EngineReply, EngineReport, LocalMembers, MaintenanceScope,
     MemberChange, NewPublication, OrderResult, QueryContext, RequestContext, StoredChannel,
@@ -295,7 +295,7 @@ impl Engine for RemoteEngine {
     fn position(&self, slot: u32) -> Position {
         self.entries
             .get(slot)
-            .map_or(UNKNOWN, ChannelEntry::position)
+            .map_or(Position::UNKNOWN, ChannelEntry::position)
     }
 
     fn member_changed(&mut self, change: MemberChange<'_>) -> EngineReply<bool> {

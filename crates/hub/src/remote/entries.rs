@@ -44,7 +44,7 @@ pub(super) struct ChannelEntry {
     pub(super) epoch: Epoch,
     /// The epoch before the current one. Its late items are ignored.
     pub(super) ended: Epoch,
-    /// The number of epochs after which another one has followed, or may have followed. Wraps around.
+    /// How often the epoch has ended, or may have ended unnoticed. Wraps around.
     pub(super) epochs_ended: u32,
     /// The offset of the last item that the hub has delivered to subscribers, or after which the feed continues.
     pub(super) last: u64,

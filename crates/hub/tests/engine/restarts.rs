@@ -17,11 +17,6 @@ use veche_nodes::engine::peer::Entries;
 use crate::bench::{Bench, CHANNEL};
 use crate::common::{name, session, subscribe};
 
-const UNKNOWN: Position = Position {
-    epoch: Epoch::UNKNOWN,
-    offset: 0,
-};
-
 pub(crate) fn at(epoch: u64, offset: u64) -> Position {
     let epoch = Epoch::from_bits(epoch);
     Position { epoch, offset }
@@ -245,7 +240,15 @@ fn a_repetition_names_no_position_of_an_ended_epoch() {
         named.extend(publish_of(orders).repeats_since);
         tell(&mut bench, found(check.ticket, position, 0, None));
     }
-    assert_eq!(named, [at(1, 9), UNKNOWN, UNKNOWN, UNKNOWN]);
+    assert_eq!(
+        named,
+        [
+            at(1, 9),
+            Position::UNKNOWN,
+            Position::UNKNOWN,
+            Position::UNKNOWN
+        ]
+    );
 }
 
 /// A reload removes the history of a channel while a publication waits. The channel is not compared with the restarted
@@ -261,7 +264,7 @@ fn a_repetition_without_a_comparison_names_no_position() {
         .set_history(Arc::new(Namespaces::new()), usize::MAX);
     let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     assert!(!orders.iter().any(|order| matches!(order, Order::Check(_))));
-    assert_eq!(publish_of(orders).repeats_since, Some(UNKNOWN));
+    assert_eq!(publish_of(orders).repeats_since, Some(Position::UNKNOWN));
 }
 
 /// A channel without subscribers: the store answers a repetition with the position of the first attempt, which it keeps

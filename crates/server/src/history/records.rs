@@ -33,10 +33,7 @@ fn record(append: LogRecord) -> ArchiveRecord {
             publication,
             version,
         } => {
-            let position = publication.position.unwrap_or(Position {
-                epoch: Epoch::UNKNOWN,
-                offset: 0,
-            });
+            let position = publication.position.unwrap_or(Position::UNKNOWN);
             debug_assert!(
                 position.offset > 0,
                 "a stored publication must have a position"

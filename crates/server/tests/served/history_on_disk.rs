@@ -242,7 +242,7 @@ fn a_folder_has_one_server() {
 fn another_start_soon_has_the_folder_of_an_orphan() {
     let options = Options {
         routes: ROUTES,
-        limits: DRAIN_TIME,
+        limits: "drain_time = \"30s\"",
         ..Options::default()
     };
     let mut server = Server::prepared(USUAL, &options, |_| {});

@@ -42,6 +42,10 @@ impl RowNumbers {
         }
     }
 
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        (0..self.len()).map(|place| self.at(place))
+    }
+
     pub(super) fn insert(&mut self, place: usize, row: u32) {
         match self {
             Self::Run { first, count } if *count == 0 => (*first, *count) = (row, 1),
@@ -51,9 +55,9 @@ impl RowNumbers {
             Self::Run { first, count } if first.checked_sub(1) == Some(row) => {
                 (*first, *count) = (row, *count + 1);
             }
-            Self::Run { first, count } => {
+            Self::Run { count, .. } => {
                 let mut list = Vec::with_capacity((*count as usize + 1).next_multiple_of(STEP));
-                list.extend(run(*first, *count));
+                list.extend(self.iter());
                 list.insert(place, row);
                 *self = Self::List(Arc::new(list));
             }
@@ -70,8 +74,8 @@ impl RowNumbers {
         match self {
             Self::Run { count, .. } if place + 1 == *count as usize => *count -= 1,
             Self::Run { first, count } if place == 0 => (*first, *count) = (*first + 1, *count - 1),
-            Self::Run { first, count } => {
-                let mut list: Vec<u32> = run(*first, *count).collect();
+            Self::Run { .. } => {
+                let mut list: Vec<u32> = self.iter().collect();
                 list.remove(place);
                 *self = Self::List(Arc::new(list));
             }
@@ -120,8 +124,8 @@ impl RowNumbers {
     }
 
     pub(super) fn append(&mut self, other: &Self) {
-        let mut all: Vec<u32> = (0..self.len()).map(|place| self.at(place)).collect();
-        all.extend((0..other.len()).map(|place| other.at(place)));
+        let mut all: Vec<u32> = self.iter().collect();
+        all.extend(other.iter());
         *self = Self::List(Arc::new(all));
         self.compact();
     }
@@ -135,11 +139,6 @@ impl RowNumbers {
             }
         }
     }
-}
-
-/// Returns the numbers of a run, which may end with the highest number.
-fn run(first: u32, count: u32) -> impl Iterator<Item = u32> {
-    (0..count).map(move |place| first + place)
 }
 
 #[cfg(test)]
@@ -158,7 +157,7 @@ mod tests {
     }
 
     fn all(numbers: &RowNumbers) -> Vec<u32> {
-        (0..numbers.len()).map(|place| numbers.at(place)).collect()
+        numbers.iter().collect()
     }
 
     #[test]
